@@ -1,0 +1,1 @@
+"""Benchmarks: one question each, run by ``foryou bench NAME``."""

@@ -1,0 +1,1 @@
+"""The ``foryou`` command: one file per group of commands."""

@@ -1,0 +1,39 @@
+"""The one order of posts, newest first by (effective_ms, id), and the numbers that go with it."""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Ids = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+Rows = npt.NDArray[np.intp]
+
+MAX_ID = 2**63 - 1
+MAX_MS = 2**53 - 1  # a Redis score is a double, exact only up to here
+
+
+class Key(NamedTuple):
+    """A place in the total order; tuples compare as the order does, larger is newer."""
+
+    ms: int
+    id: int
+
+
+NEWEST = Key(MAX_MS, MAX_ID)
+OLDEST = Key(-1, 0)
+
+
+def newest_first(ms: Ids, ids: Ids) -> Rows:
+    """Return the row indexes (n,) that sort by (ms, id), descending."""
+    return np.lexsort((ids, ms))[::-1]
+
+
+def below(ms: Ids, ids: Ids, key: Key) -> Mask:
+    """Mark the rows (n,) whose place is strictly older than `key`."""
+    return (ms < key.ms) | ((ms == key.ms) & (ids < key.id))
+
+
+def at_or_above(ms: Ids, ids: Ids, key: Key) -> Mask:
+    """Mark the rows (n,) whose place is `key` or newer."""
+    return ~below(ms, ids, key)

@@ -1,0 +1,54 @@
+"""The query: one viewer asking for one page, with what is known of the viewer."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from feed.candidates import empty_ids
+from feed.order import Ids, Key
+
+Mode = Literal["ranked", "chronological"]
+ModeReason = Literal[
+    "request", "preference", "override", "cohort", "rollout", "holdout", "default",
+    "kill_switch", "fallback",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Viewer:
+    """What is known of a viewer at the open. Only pre-filters: the page query decides.
+
+    All id columns are sorted. `affinity` is aligned with `affinity_authors`.
+    """
+
+    id: int
+    followees: Ids = field(default_factory=empty_ids)
+    hidden_authors: Ids = field(default_factory=empty_ids)  # blocked either way, or muted
+    affinity_authors: Ids = field(default_factory=empty_ids)
+    affinity: npt.NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    feed_mode: Mode | None = None
+    mode_override: Mode | None = None
+    cohort_mode: Mode | None = None
+
+    @property
+    def authors(self) -> Ids:
+        """Whose posts are in-network: the followees and the viewer, sorted."""
+        return np.union1d(self.followees, np.array([self.id], dtype=np.int64))
+
+
+@dataclass(frozen=True)
+class Query:
+    """One request to gather candidates: the newest `n` strictly below `before`."""
+
+    viewer: Viewer
+    pulled: Ids                     # followees who are read from their outboxes
+    n: int
+    before: Key
+    now_ms: int
+
+    @property
+    def pushed(self) -> Ids:
+        """The followees whose posts are in the pushed feed."""
+        return np.setdiff1d(self.viewer.followees, self.pulled, assume_unique=True)

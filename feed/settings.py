@@ -1,0 +1,113 @@
+"""All settings, read once from FORYOU_* by an entry point and passed on as plain values."""
+
+import dataclasses
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from feed.errors import Misconfigured
+
+
+def _setting(default: Any, doc: str) -> Any:
+    return field(default=default, metadata={"doc": doc})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Every setting with its default; FORYOU_ plus the upper-case name sets it from outside."""
+
+    postgres_url: str = _setting("", "Postgres primary, as postgresql://user@host:port/name")
+    redis_url: str = _setting("", "Redis or Valkey for feeds and snapshots, as redis://host:port/0")
+    queue_url: str = _setting("", "Redis or Valkey for the job queue; empty: the same as redis_url")
+
+    auth: Literal["jwt", "header", "dev"] = _setting("jwt", "How a caller is identified")
+    jwt_algorithm: Literal["HS256", "RS256", "ES256"] = _setting("HS256", "The only accepted alg")
+    jwt_key: str = _setting("", "HS256 secret (32 bytes or more), or a public key in PEM")
+    cursor_keys: str = _setting("", "Secrets that sign cursors, comma-separated; the first signs")
+
+    delivery: Literal["hybrid", "push", "pull"] = _setting("hybrid", "Who is pushed to")
+    pull_from_followers: int = _setting(10_000, "From here up an author is pulled")
+    push_below_followers: int = _setting(8_000, "Below here a pulled author is pushed again")
+    switch_grace_s: float = _setting(10.0, "Readers know of a pulled author this long before writers stop pushing")
+    pulled_authors_max_age_s: float = _setting(1.0, "Age at which a process reloads the set of pulled authors")
+
+    feed_cap: int = _setting(500, "Entries kept in a pushed feed")
+    outbox_cap: int = _setting(500, "Entries kept in an author's outbox")
+    feed_ttl_s: int = _setting(14 * 86400, "A feed expires this long after the last visit")
+    outbox_ttl_s: int = _setting(14 * 86400, "An outbox expires this long after the last read")
+    building_ttl_s: int = _setting(30, "A rebuild that has not finished by then is forgotten")
+    inactive_after_s: int = _setting(30 * 86400, "Followers not seen for this long are left out of fan-out")
+    rebuilds_at_once: int = _setting(4, "Feeds that one process rebuilds at the same time")
+
+    fanout_page: int = _setting(1_000, "Followers pushed to by one script call")
+    relay_poll_s: float = _setting(0.05, "Pause of the relay when nothing is due")
+    relay_batch: int = _setting(200, "Deliveries carried by one job")
+    lease_s: float = _setting(10.0, "A delivery not finished by then is sent again")
+    queue_bound: int = _setting(1_000, "Jobs in the queue at which the relay waits")
+    failures_until_parked: int = _setting(8, "Failures after which a delivery is parked with its error")
+    worker_jobs_at_once: int = _setting(8, "Jobs that one worker process runs at the same time")
+
+    page_limit: int = _setting(20, "Items on a page when the client does not say")
+    page_limit_max: int = _setting(50, "Items on a page at most")
+    candidates: int = _setting(500, "Newest posts considered for a slate")
+    scan_bound: int = _setting(200, "Rows looked at to fill one page")
+    snapshot_ttl_s: int = _setting(900, "A snapshot lives this long after its last page")
+    snapshots_per_viewer: int = _setting(8, "Open snapshots kept for one viewer")
+    served_memory: int = _setting(2_000, "Posts remembered as served along one chain of cursors")
+    served_memory_ttl_s: int = _setting(86_400, "How long they are remembered")
+    light_ranker: str = _setting("affinity_decay", "The formula: affinity_decay or engagement_decay")
+    author_run: int = _setting(2, "Posts of one author in a row, at most")
+    budget_ms: int = _setting(1_000, "Time for one feed request; what is late is skipped or refused")
+
+    future_clamp_s: int = _setting(300, "A created_at further in the future is refused")
+    affinity_half_life_s: int = _setting(30 * 86400, "Strength of an affinity halves in this time")
+    aggregate_every_s: float = _setting(0.5, "Pause between two folds of counters and affinity")
+    outbox_keep_s: int = _setting(2 * 3600, "Delivered outbox events are kept this long")
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without a server."""
+        if self.push_below_followers > self.pull_from_followers:
+            raise Misconfigured(
+                "FORYOU_PUSH_BELOW_FOLLOWERS must not be above FORYOU_PULL_FROM_FOLLOWERS "
+                f"({self.push_below_followers} > {self.pull_from_followers}): lower the first."
+            )
+        for each in dataclasses.fields(self):
+            value = getattr(self, each.name)
+            if isinstance(value, int | float) and value <= 0:
+                raise Misconfigured(f"FORYOU_{each.name.upper()} must be above 0, it is {value}.")
+
+    @property
+    def queue(self) -> str:
+        """The URL of the job queue."""
+        return self.queue_url or self.redis_url
+
+
+def read_settings(environ: Mapping[str, str], **overrides: Any) -> Settings:
+    """Read the settings from an environment; `overrides` (of the command line) win.
+
+    Raises:
+        Misconfigured: An unknown FORYOU_ name, or a value of the wrong kind.
+    """
+    hints = typing.get_type_hints(Settings)
+    values: dict[str, Any] = {}
+    for name, text in environ.items():
+        if not name.startswith("FORYOU_"):
+            continue
+        key = name.removeprefix("FORYOU_").lower()
+        if key not in hints:
+            raise Misconfigured(f"{name} is not a setting; docs/settings.md lists them all.")
+        values[key] = _parse(name, text, hints[key])
+    return Settings(**{**values, **{k: v for k, v in overrides.items() if v is not None}})
+
+
+def _parse(name: str, text: str, kind: Any) -> Any:
+    if typing.get_origin(kind) is Literal:
+        choices = typing.get_args(kind)
+        if text not in choices:
+            raise Misconfigured(f"{name} must be one of {', '.join(choices)}, it is {text!r}.")
+        return text
+    try:
+        return kind(text)
+    except ValueError:
+        raise Misconfigured(f"{name} must be a {kind.__name__}, it is {text!r}.") from None

@@ -1,0 +1,1 @@
+"""One feed request: the recipe, the runner, filters, rules, the safety check, side effects."""

@@ -1,0 +1,1 @@
+"""Frozen slates and signed cursors: what makes pages stable."""

@@ -1,0 +1,86 @@
+"""Opens Postgres and Redis, and translates their drivers' errors once, for every module of storage."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import redis.exceptions
+from psycopg.rows import TupleRow
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
+from redis.asyncio import Redis
+
+from feed.errors import Unavailable
+
+Connection = psycopg.AsyncConnection[TupleRow]
+
+
+@contextmanager
+def translated_errors() -> Iterator[None]:
+    """Turn a driver's "cannot reach the server" into `Unavailable`; other errors are our bugs.
+
+    Raises:
+        Unavailable: The server is gone, refuses, or did not answer in time.
+    """
+    try:
+        yield
+    except (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout) as error:
+        raise Unavailable("Postgres cannot be reached") from error
+    except (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError) as error:
+        raise Unavailable("Redis cannot be reached") from error
+    except redis.exceptions.ResponseError as error:
+        raise Unavailable(f"Redis refuses: {str(error)[:80]}") from error
+
+
+class Postgres:
+    """The pool of connections to the primary, opened and closed by an entry point."""
+
+    def __init__(self, url: str, *, connections: int = 10, timeout_s: float = 2.0) -> None:
+        """Prepare a pool; nothing is opened before `open`."""
+        self._pool = AsyncConnectionPool(
+            url,
+            min_size=1,
+            max_size=connections,
+            timeout=timeout_s,
+            open=False,
+            kwargs={"autocommit": True, "connect_timeout": 5},
+            check=None,
+        )
+
+    async def open(self) -> None:
+        """Open the pool without waiting for the server, which may come up later."""
+        await self._pool.open(wait=False)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._pool.close()
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Connection]:
+        """Lend a connection in autocommit: for reads and single statements."""
+        with translated_errors():
+            async with self._pool.connection() as connection:
+                yield connection
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Connection]:
+        """Lend a connection inside a transaction, committed when the block ends well."""
+        with translated_errors():
+            async with self._pool.connection() as connection, connection.transaction():
+                yield connection
+
+
+def open_redis(url: str, *, timeout_s: float = 2.0, connections: int = 64) -> "Redis[bytes]":
+    """Make a client for bytes; connections are opened on first use.
+
+    A call that is cancelled or times out closes its connection, so that its late reply
+    can never be handed to another caller.
+    """
+    client: Any = Redis.from_url(
+        url,
+        socket_timeout=timeout_s,
+        socket_connect_timeout=timeout_s,
+        max_connections=connections,
+    )
+    return client  # type: ignore[no-any-return]

@@ -1,0 +1,149 @@
+"""Cached lists of post ids in Redis: pushed feeds and author outboxes, one shape for both.
+
+A list is a sorted set of decimal ids scored by effective milliseconds, with one sentinel member
+that is always the lowest and whose score is the floor. The list is complete strictly above its
+floor. Without a sentinel there is no list: missing is not empty. While a list is rebuilt its
+sentinel carries the builder's token, and fan-out already pushes into it.
+
+This is the only module that touches these sorted sets; the scripts are in `storage/lua`.
+The protocol is checked step by step in `tests/properties`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import resources
+
+import numpy as np
+from redis.asyncio import Redis
+from redis.commands.core import AsyncScript
+
+from feed.candidates import empty_ids
+from feed.order import Ids, newest_first
+from storage.connections import translated_errors
+
+READY = b"floor"
+BUILDING = b"building:"
+
+
+@dataclass(frozen=True)
+class CachedList:
+    """A list as read: ids and effective times (n,), newest first, complete above `floor_ms`.
+
+    `floor_ms` is None for a list that was never trimmed.
+    """
+
+    ids: Ids
+    ms: Ids
+    floor_ms: int | None
+
+
+class Feeds:
+    """Reads and changes cached lists by key (`storage.keys.feed`, `storage.keys.outbox`)."""
+
+    def __init__(self, redis: "Redis[bytes]", *, cap: int) -> None:
+        """Use `redis` for lists of at most `cap` entries."""
+        self._redis = redis
+        self._cap = cap
+        self._push = _script(redis, "push")
+        self._begin = _script(redis, "begin")
+        self._merge = _script(redis, "merge")
+        self._remove = _script(redis, "remove")
+        self._touch = _script(redis, "touch")
+
+    async def read(self, keys: Sequence[str]) -> list[CachedList | None]:
+        """Read whole lists in one round trip; None: missing, or still being built."""
+        if not keys:
+            return []
+        with translated_errors():
+            async with self._redis.pipeline(transaction=False) as pipe:
+                for key in keys:
+                    pipe.zrange(key, 0, -1, withscores=True, score_cast_func=float)
+                answers = await pipe.execute()
+        return [_parse(raw) for raw in answers]
+
+    async def touch(self, keys: Sequence[str], *, ttl_s: int) -> None:
+        """Extend the life of lists after a visit, unless they are being built."""
+        if keys:
+            with translated_errors():
+                await self._touch(keys=keys, args=[ttl_s, READY])
+
+    async def push(self, keys: Sequence[str], post_id: int, ms: int) -> int:
+        """Push one post into every list that exists, in one script call; return how many took it."""
+        if not keys:
+            return 0
+        with translated_errors():
+            return int(await self._push(keys=keys, args=[post_id, ms, self._cap]))
+
+    async def begin(self, key: str, token: str, *, ttl_s: int) -> bool:
+        """Mark a missing list as being built under `token`; False when it is there already."""
+        with translated_errors():
+            sentinel = BUILDING + token.encode()
+            return bool(await self._begin(keys=[key], args=[sentinel, ttl_s]))
+
+    async def finish(
+        self, key: str, token: str, ids: Ids, ms: Ids, floor_ms: int | None, *, ttl_s: int
+    ) -> bool:
+        """Merge what was read from the truth and mark the list ready.
+
+        Returns:
+            False when the list is no longer the one begun under `token`; nothing changed then.
+        """
+        sentinel = BUILDING + token.encode()
+        return await self._merged(key, sentinel, READY, ttl_s, ids, ms, floor_ms)
+
+    async def merge(self, key: str, ids: Ids, ms: Ids, floor_ms: int | None) -> bool:
+        """Merge one author's posts (n,), complete above `floor_ms`, into a list if it exists."""
+        return await self._merged(key, b"", b"", 0, ids, ms, floor_ms)
+
+    async def remove(self, key: str, ids: Ids) -> int:
+        """Remove these ids from a list; return how many were there."""
+        if not len(ids):
+            return 0
+        with translated_errors():
+            return int(await self._remove(keys=[key], args=ids.tolist()))
+
+    async def entries(self, key: str) -> Ids:
+        """Return the ids in a list, also while it is being built; none when it is missing."""
+        with translated_errors():
+            members = await self._redis.zrange(key, 0, -1)
+        return np.array([int(m) for m in members if m.isdigit()], dtype=np.int64)
+
+    async def forget(self, pattern: str) -> int:
+        """Drop every list whose key matches; they come back when they are read. Return how many."""
+        dropped = 0
+        with translated_errors():
+            async for key in self._redis.scan_iter(match=pattern, count=1000):
+                dropped += int(await self._redis.unlink(key))
+        return dropped
+
+    async def _merged(
+        self,
+        key: str,
+        expected: bytes,
+        after: bytes,
+        ttl_s: int,
+        ids: Ids,
+        ms: Ids,
+        floor_ms: int | None,
+    ) -> bool:
+        floor = "-inf" if floor_ms is None else floor_ms
+        entries = np.column_stack((ms, ids)).ravel().tolist()
+        args = [expected, after, ttl_s, self._cap, floor, *entries]
+        with translated_errors():
+            return bool(await self._merge(keys=[key], args=args))
+
+
+def _script(redis: "Redis[bytes]", name: str) -> AsyncScript:
+    text = resources.files("storage.lua").joinpath(f"{name}.lua").read_text(encoding="utf-8")
+    return redis.register_script(text)
+
+
+def _parse(raw: list[tuple[bytes, float]]) -> CachedList | None:
+    if not raw or raw[0][0] != READY:
+        return None
+    floor = raw[0][1]
+    ids = np.array([int(member) for member, _ in raw[1:]], dtype=np.int64)
+    ms = np.array([score for _, score in raw[1:]], dtype=np.float64).astype(np.int64)
+    rows = newest_first(ms, ids)
+    floor_ms = None if floor == -np.inf else int(floor)
+    return CachedList(ids[rows] if len(ids) else empty_ids(), ms[rows], floor_ms)

@@ -1,0 +1,1 @@
+"""Lua scripts for sorted sets, loaded by ``storage.feeds``."""

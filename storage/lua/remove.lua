@@ -1,0 +1,6 @@
+-- Removes entries from a list and leaves its sentinel. KEYS: the list. ARGV: ids. Returns how many went.
+local removed = 0
+for at = 1, #ARGV, 5000 do
+    removed = removed + redis.call('ZREM', KEYS[1], unpack(ARGV, at, math.min(at + 4999, #ARGV)))
+end
+return removed

@@ -1,0 +1,1 @@
+"""Numbered, forward-only SQL files, applied in order by ``storage.migrate``."""

@@ -1,0 +1,1 @@
+"""Offline learning: datasets, fitting, metrics, the gate. Grows with the heavy ranker."""
