@@ -1,0 +1,117 @@
+"""Real Postgres and Valkey for every test that asks, started once a run; a missing one is an error.
+
+Each test that writes gets a database of its own, cloned from a migrated template.
+"""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Iterator
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
+import pytest
+from psycopg import sql
+from redis.asyncio import Redis
+
+from feed.settings import Settings
+from storage.connections import Postgres, open_redis
+from tests.servers import embedded_postgres_server, embedded_valkey, migrate
+
+TEMPLATE = "foryou_template"
+# A crash of the test server may lose everything: nobody reads it afterwards.
+UNSAFE_AND_FAST = ("fsync", "synchronous_commit", "full_page_writes")
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """Run async tests and fixtures on asyncio, which is what the service runs on."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Run Postgres for this session; the URL is that of its maintenance database."""
+    with embedded_postgres_server(tmp_path_factory.mktemp("postgres")) as url:
+        with psycopg.connect(url, autocommit=True) as connection:
+            for name in UNSAFE_AND_FAST:
+                connection.execute(
+                    sql.SQL("ALTER SYSTEM SET {} = off").format(sql.Identifier(name))
+                )
+            connection.execute("SELECT pg_reload_conf()")
+        yield url
+
+
+@pytest.fixture(scope="session")
+def valkey_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Run Valkey for this session."""
+    with embedded_valkey(tmp_path_factory.mktemp("valkey")) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def template(postgres_server: str) -> str:
+    """Migrate one database, from which every test's own is cloned; return its name."""
+    _run(postgres_server, "CREATE DATABASE {}", TEMPLATE)
+    asyncio.run(_migrated(_database(postgres_server, TEMPLATE)))
+    return TEMPLATE
+
+
+@pytest.fixture
+def database_url(postgres_server: str, template: str) -> Iterator[str]:
+    """Give a migrated, empty database of its own; dropped afterwards."""
+    name = f"test_{secrets.token_hex(6)}"
+    _run(postgres_server, "CREATE DATABASE {} TEMPLATE {}", name, template)
+    yield _database(postgres_server, name)
+    _run(postgres_server, "DROP DATABASE {} WITH (FORCE)", name)
+
+
+@pytest.fixture
+async def postgres(database_url: str) -> AsyncIterator[Postgres]:
+    """Open the pool of the service on a database of its own."""
+    pool = Postgres(database_url)
+    await pool.open()
+    yield pool
+    await pool.close()
+
+
+@pytest.fixture
+def redis_url(valkey_server: str) -> str:
+    """Name the Redis of this session; `redis` empties it."""
+    return valkey_server
+
+
+@pytest.fixture
+async def redis(redis_url: str) -> "AsyncIterator[Redis[bytes]]":
+    """Give a client for bytes on an empty Redis."""
+    client = open_redis(redis_url)
+    await client.flushall()
+    yield client
+    await client.aclose()  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def settings(database_url: str, redis_url: str) -> Settings:
+    """Give the settings of a small service on this test's own stores."""
+    return Settings(
+        postgres_url=database_url,
+        redis_url=redis_url,
+        auth="dev",
+        cursor_keys="a secret of the tests, long enough to sign with",
+        pulled_authors_max_age_s=1e-9,
+        switch_grace_s=0.01,
+        relay_poll_s=0.01,
+    )
+
+
+async def _migrated(url: str) -> None:
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
+        await migrate(connection)
+
+
+def _run(url: str, statement: str, *names: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))
+
+
+def _database(url: str, name: str) -> str:
+    return urlunsplit(urlsplit(url)._replace(path=f"/{name}"))

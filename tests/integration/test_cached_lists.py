@@ -1,0 +1,151 @@
+"""The cached lists of `storage.feeds` on a real server: sentinel, floor, building marker."""
+
+import numpy as np
+import pytest
+from redis.asyncio import Redis
+
+from storage import keys
+from storage.feeds import Feeds
+
+KEY = keys.feed(1)
+
+
+@pytest.fixture
+def feeds(redis: "Redis[bytes]") -> Feeds:
+    return Feeds(redis, cap=4)
+
+
+async def built(feeds: Feeds, entries: list[tuple[int, int]], floor_ms: int | None = None) -> None:
+    """Build the list from (id, ms) pairs."""
+    assert await feeds.begin(KEY, "t", ttl_s=30)
+    await finished(feeds, "t", entries, floor_ms)
+
+
+async def finished(
+    feeds: Feeds, token: str, entries: list[tuple[int, int]], floor_ms: int | None = None
+) -> bool:
+    ids = np.array([post for post, _ in entries], dtype=np.int64)
+    ms = np.array([at for _, at in entries], dtype=np.int64)
+    return await feeds.finish(KEY, token, ids, ms, floor_ms, ttl_s=100)
+
+
+async def stored(feeds: Feeds) -> tuple[list[int], int | None] | None:
+    """Return the ids, newest first, and the floor; None: missing or being built."""
+    [cached] = await feeds.read([KEY])
+    return None if cached is None else (cached.ids.tolist(), cached.floor_ms)
+
+
+async def test_an_empty_list_is_not_a_missing_one(feeds: Feeds) -> None:
+    assert await stored(feeds) is None
+    await built(feeds, [])
+    assert await stored(feeds) == ([], None)
+
+
+async def test_a_push_leaves_a_missing_list_missing(feeds: Feeds) -> None:
+    assert await feeds.push([KEY], 1, 10) == 0
+    assert await stored(feeds) is None
+
+
+async def test_a_list_being_built_is_not_served_but_takes_pushes(feeds: Feeds) -> None:
+    await feeds.begin(KEY, "t", ttl_s=30)
+    assert await feeds.push([KEY], 7, 70) == 1
+    assert await stored(feeds) is None
+    assert await finished(feeds, "t", [(6, 60)])
+    assert await stored(feeds) == ([7, 6], None)
+
+
+async def test_only_one_builder_at_a_time(feeds: Feeds) -> None:
+    assert await feeds.begin(KEY, "t", ttl_s=30)
+    assert not await feeds.begin(KEY, "other", ttl_s=30)
+
+
+async def test_a_builder_whose_list_was_lost_changes_nothing(
+    feeds: Feeds, redis: "Redis[bytes]"
+) -> None:
+    await feeds.begin(KEY, "t", ttl_s=30)
+    await redis.flushall()
+    assert not await finished(feeds, "t", [(6, 60)])
+    assert await stored(feeds) is None
+
+
+async def test_a_late_builder_cannot_finish_what_another_began(
+    feeds: Feeds, redis: "Redis[bytes]"
+) -> None:
+    await feeds.begin(KEY, "late", ttl_s=30)
+    await redis.delete(KEY)
+    await feeds.begin(KEY, "t", ttl_s=30)
+    assert not await finished(feeds, "late", [(5, 50)])
+    assert await finished(feeds, "t", [(6, 60)])
+    assert await stored(feeds) == ([6], None)
+
+
+async def test_trimming_never_splits_a_millisecond(feeds: Feeds) -> None:
+    await built(feeds, [(1, 20), (2, 20), (3, 30), (4, 40), (5, 50)])
+    assert await stored(feeds) == ([5, 4, 3], 20)
+
+
+async def test_the_floor_refuses_older_posts_and_its_own_millisecond(feeds: Feeds) -> None:
+    await built(feeds, [(9, 90)], floor_ms=50)
+    assert await feeds.push([KEY], 5, 50) == 0
+    assert await feeds.push([KEY], 6, 51) == 1
+    assert await stored(feeds) == ([9, 6], 50)
+
+
+async def test_a_push_beyond_the_cap_raises_the_floor_to_what_it_drops(feeds: Feeds) -> None:
+    await built(feeds, [(1, 10), (2, 20), (3, 30), (4, 40)])
+    await feeds.push([KEY], 5, 50)
+    assert await stored(feeds) == ([5, 4, 3, 2], 10)
+
+
+async def test_a_list_trimmed_to_nothing_is_missing_not_empty(feeds: Feeds) -> None:
+    await built(feeds, [(1, 10), (2, 10), (3, 10), (4, 10)])
+    await feeds.push([KEY], 5, 10)
+    assert await stored(feeds) is None
+
+
+async def test_a_push_twice_is_a_push_once(feeds: Feeds) -> None:
+    await built(feeds, [])
+    for _ in range(2):
+        await feeds.push([KEY], 1, 10)
+    assert await stored(feeds) == ([1], None)
+
+
+async def test_ties_are_ordered_as_numbers_not_as_text(feeds: Feeds) -> None:
+    await built(feeds, [(9, 5), (10, 5), (100, 5)])
+    assert await stored(feeds) == ([100, 10, 9], None)
+
+
+async def test_merging_a_shorter_list_raises_the_floor_to_its_own(feeds: Feeds) -> None:
+    await built(feeds, [(1, 10), (3, 30)])
+    assert await feeds.merge(KEY, np.array([4]), np.array([40]), 20)
+    assert await stored(feeds) == ([4, 3], 20)
+
+
+async def test_merging_into_a_missing_list_does_nothing(feeds: Feeds) -> None:
+    assert not await feeds.merge(KEY, np.array([4]), np.array([40]), None)
+    assert await stored(feeds) is None
+
+
+async def test_removing_every_entry_leaves_an_empty_list(feeds: Feeds) -> None:
+    await built(feeds, [(1, 10)])
+    assert await feeds.remove(KEY, np.array([1])) == 1
+    assert await stored(feeds) == ([], None)
+
+
+async def test_a_visit_extends_a_ready_list_but_not_one_being_built(
+    feeds: Feeds, redis: "Redis[bytes]"
+) -> None:
+    await feeds.begin(KEY, "t", ttl_s=30)
+    await feeds.touch([KEY], ttl_s=1000)
+    assert await redis.ttl(KEY) <= 30
+    await finished(feeds, "t", [])
+    await feeds.touch([KEY], ttl_s=1000)
+    assert await redis.ttl(KEY) > 100
+
+
+async def test_no_list_is_kept_without_a_ttl(feeds: Feeds, redis: "Redis[bytes]") -> None:
+    await built(feeds, [(1, 10), (2, 20), (3, 30), (4, 40)])
+    for post in range(5, 12):
+        await feeds.push([KEY], post, post * 10)
+        await feeds.merge(KEY, np.array([post]), np.array([post * 10]), None)
+        assert await redis.ttl(KEY) > 0

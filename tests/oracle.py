@@ -1,0 +1,52 @@
+"""What every viewer must see, straight from the truth: one plain pull query, nothing cached.
+
+Written from the rules, not from the service's SQL, so that the two can disagree.
+"""
+
+from typing import NamedTuple
+
+from storage.connections import Connection
+
+HOME_FEED = """
+WITH network AS (
+    SELECT followee_id AS author_id FROM follows WHERE follower_id = %(viewer)s
+    UNION
+    SELECT %(viewer)s
+),
+shut_out AS (
+    SELECT blocked_id AS user_id FROM blocks WHERE blocker_id = %(viewer)s
+    UNION
+    SELECT blocker_id FROM blocks WHERE blocked_id = %(viewer)s
+    UNION
+    SELECT muted_id FROM mutes WHERE muter_id = %(viewer)s AND (until IS NULL OR until > now())
+)
+SELECT p.effective_ms, p.id
+FROM posts p
+JOIN network ON network.author_id = p.author_id
+LEFT JOIN posts original ON original.id = p.repost_of
+LEFT JOIN posts parent ON parent.id = p.reply_to
+WHERE p.deleted_at IS NULL
+  AND (p.repost_of IS NULL OR original.id IS NOT NULL AND original.deleted_at IS NULL)
+  AND NOT EXISTS (
+      SELECT FROM shut_out
+      WHERE shut_out.user_id IN (p.author_id, original.author_id, parent.author_id)
+  )
+  AND NOT EXISTS (
+      SELECT FROM hidden_posts hidden
+      WHERE hidden.viewer_id = %(viewer)s AND hidden.post_id IN (p.id, p.repost_of)
+  )
+ORDER BY p.effective_ms DESC, p.id DESC
+"""
+
+
+class Entry(NamedTuple):
+    """One post of a feed; entries compare as the order does, larger is newer."""
+
+    ms: int
+    id: int
+
+
+async def home_feed(connection: Connection, viewer_id: int) -> list[Entry]:
+    """Return the whole chronological feed of a viewer, newest first."""
+    rows = await connection.execute(HOME_FEED, {"viewer": viewer_id})
+    return [Entry(*row) for row in await rows.fetchall()]
