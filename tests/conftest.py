@@ -13,13 +13,12 @@ import pytest
 from psycopg import sql
 from redis.asyncio import Redis
 
+from cli.embedded import embedded_postgres_server, embedded_valkey
 from feed.settings import Settings
 from storage.connections import Postgres, open_redis
-from tests.servers import embedded_postgres_server, embedded_valkey, migrate
+from tests.servers import migrate
 
 TEMPLATE = "foryou_template"
-# A crash of the test server may lose everything: nobody reads it afterwards.
-UNSAFE_AND_FAST = ("fsync", "synchronous_commit", "full_page_writes")
 
 
 @pytest.fixture(scope="session")
@@ -32,12 +31,6 @@ def anyio_backend() -> str:
 def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Run Postgres for this session; the URL is that of its maintenance database."""
     with embedded_postgres_server(tmp_path_factory.mktemp("postgres")) as url:
-        with psycopg.connect(url, autocommit=True) as connection:
-            for name in UNSAFE_AND_FAST:
-                connection.execute(
-                    sql.SQL("ALTER SYSTEM SET {} = off").format(sql.Identifier(name))
-                )
-            connection.execute("SELECT pg_reload_conf()")
         yield url
 
 
