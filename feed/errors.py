@@ -1,6 +1,7 @@
 """Every error of the service, in one tree; the api turns them into problem documents.
 
 ForYouError
+├── Unauthenticated       401  nobody is named, or the proof is bad
 ├── NotAllowed            403  known, but may not
 ├── NotFound              404  no such thing, or not for this viewer
 ├── Conflict              409  contradicts what is stored
@@ -17,6 +18,13 @@ class ForYouError(Exception):
 
     code = "internal"
     status = 500
+
+
+class Unauthenticated(ForYouError):
+    """The request does not say, or does not prove, who is asking."""
+
+    code = "unauthenticated"
+    status = 401
 
 
 class NotAllowed(ForYouError):

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, contextmanager
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import psycopg
 import redis.exceptions
@@ -14,6 +14,7 @@ from redis.asyncio import Redis
 from feed.errors import Unavailable
 
 Connection = psycopg.AsyncConnection[TupleRow]
+RedisClient: TypeAlias = "Redis[bytes]"
 
 
 @contextmanager
