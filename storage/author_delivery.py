@@ -1,0 +1,132 @@
+"""How an author's posts reach followers: pushed into feeds, or pulled from the author's outbox.
+
+Decided per post inside its transaction; switched by `fanout.switch`, one step at a time.
+Both flags of an author change through `advance` only, each step naming the state that it leaves,
+so that two switches of one author can never overlap.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from feed.order import Ids
+from storage.connections import Connection
+
+Delivery = Literal["push", "pull"]
+Policy = Literal["hybrid", "push", "pull"]
+
+
+# FOR SHARE: a switch back to push waits for posts in flight, so that its backfill sees them.
+_WRITERS = """
+SELECT author_id, writers_pull FROM author_delivery
+WHERE author_id = ANY(%s) ORDER BY author_id FOR SHARE
+"""
+
+
+async def deliveries_of(
+    connection: Connection, author_ids: Sequence[int], policy: Policy
+) -> dict[int, Delivery]:
+    """Decide, for posts written in this transaction, how each author's are delivered."""
+    if policy != "hybrid":
+        return dict.fromkeys(author_ids, policy)
+    rows = await connection.execute(_WRITERS, [sorted(set(author_ids))])
+    pulled = {author_id for author_id, writers_pull in await rows.fetchall() if writers_pull}
+    return {author: "pull" if author in pulled else "push" for author in author_ids}
+
+
+async def delivery_of(connection: Connection, author_id: int, policy: Policy) -> Delivery:
+    """Decide how a post of this author, written in this transaction, is delivered."""
+    return (await deliveries_of(connection, [author_id], policy))[author_id]
+
+
+async def pulled_authors(connection: Connection) -> Ids:
+    """Return the authors whom readers pull, sorted."""
+    rows = await connection.execute(
+        "SELECT author_id FROM author_delivery WHERE readers_pull ORDER BY author_id"
+    )
+    return np.array([author_id for (author_id,) in await rows.fetchall()], dtype=np.int64)
+
+
+class State(NamedTuple):
+    """An author's followers and place between push (False, False) and pull (True, True)."""
+
+    follower_count: int
+    readers_pull: bool
+    writers_pull: bool
+    changed_at: datetime | None  # None: never switched
+    settled_s: float  # since changed_at
+
+
+_STATE = """
+SELECT u.follower_count, coalesce(d.readers_pull, false), coalesce(d.writers_pull, false),
+       d.changed_at, coalesce(extract(epoch FROM now() - d.changed_at), 0)::float8
+FROM users u LEFT JOIN author_delivery d ON d.author_id = u.id
+WHERE u.id = %s
+"""
+
+
+async def state_of(connection: Connection, author_id: int) -> State | None:
+    """Read where an author stands; None: there is no such user."""
+    row = await (await connection.execute(_STATE, [author_id])).fetchone()
+    return State(*row) if row else None
+
+
+# clock_timestamp(), not now(): two changes in one transaction must differ.
+_FIRST = """
+INSERT INTO author_delivery (author_id, readers_pull, writers_pull, changed_at)
+VALUES (%s, %s, %s, clock_timestamp())
+ON CONFLICT (author_id) DO NOTHING
+RETURNING changed_at
+"""
+_ADVANCE = """
+UPDATE author_delivery
+SET readers_pull = %s, writers_pull = %s, changed_at = clock_timestamp()
+WHERE author_id = %s AND changed_at = %s
+RETURNING changed_at
+"""
+
+
+async def advance(
+    connection: Connection,
+    author_id: int,
+    *,
+    since: datetime | None,
+    readers_pull: bool,
+    writers_pull: bool,
+) -> datetime | None:
+    """Move an author on from the state entered at `since`.
+
+    Returns:
+        When the new state was entered, or None: the author is no longer in the old one.
+    """
+    if since is None:
+        changed = await connection.execute(_FIRST, [author_id, readers_pull, writers_pull])
+    else:
+        values = [readers_pull, writers_pull, author_id, since]
+        changed = await connection.execute(_ADVANCE, values)
+    row = await changed.fetchone()
+    return row[0] if row else None
+
+
+_CROSSED = """
+SELECT u.id FROM users u LEFT JOIN author_delivery d ON d.author_id = u.id
+WHERE (u.id = ANY(%(authors)s) OR %(authors)s IS NULL)
+  AND CASE WHEN coalesce(d.readers_pull, false) THEN u.follower_count < %(push_below)s
+           ELSE u.follower_count >= %(pull_from)s END
+ORDER BY u.id
+"""
+
+
+async def crossed(
+    connection: Connection, author_ids: Sequence[int] | None, *, pull_from: int, push_below: int
+) -> list[int]:
+    """Find, among these authors or all, those whose follower count asks for a switch."""
+    values = {
+        "authors": None if author_ids is None else list(author_ids),
+        "pull_from": pull_from,
+        "push_below": push_below,
+    }
+    rows = await connection.execute(_CROSSED, values)
+    return [author_id for (author_id,) in await rows.fetchall()]
