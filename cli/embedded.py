@@ -21,7 +21,7 @@ from pathlib import Path
 
 import psycopg
 
-from cli.processes import Program, last_line, launched, start, stop
+from cli.processes import Program, ask_to_stop, await_end, last_line, launched, start
 from feed.errors import Misconfigured
 
 POSTGRES_MAJOR = "18"
@@ -248,6 +248,7 @@ def postgres_program(folder: Path, *, durable: bool = True) -> tuple[Program, st
         system_user=user,
         stop_signal=signal.SIGINT,  # "fast": ends sessions instead of waiting for them
         death_signal=signal.SIGINT,
+        stops_last=True,
     )
     return program, f"postgresql://foryou:{password}@{LOOPBACK}:{port}/postgres"
 
@@ -285,7 +286,8 @@ def valkey_program(folder: Path) -> tuple[Program, str]:
         "daemonize": "no",
     }
     options = [part for key, value in settings.items() for part in (f"--{key}", value)]
-    program = Program(name="valkey", command=(str(_valkey_binary()), *options), folder=home)
+    command = (str(_valkey_binary()), *options)
+    program = Program(name="valkey", command=command, folder=home, stops_last=True)
     return program, f"redis://{LOOPBACK}:{port}/0"
 
 
@@ -326,7 +328,8 @@ def _running(program: Program, answers: Callable[[], bool], log: Path) -> Iterat
         await_answer(answers, process, log)
         yield
     finally:
-        stop(program, process, timeout_s=_STOP_S)
+        ask_to_stop(program, process)
+        await_end(process, timeout_s=_STOP_S)
 
 
 @contextmanager

@@ -16,7 +16,8 @@ class Program:
     """A command line and the manners it needs.
 
     `system_user` is whom to run as, None for whoever we are. `stop_signal` asks it to end in
-    order; `death_signal` is what the kernel sends it when we are killed.
+    order; `death_signal` is what the kernel sends it when we are killed; `stops_last` is for
+    servers, which others use until the end.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Program:
     system_user: str | None = None
     stop_signal: signal.Signals = signal.SIGTERM
     death_signal: signal.Signals = signal.SIGTERM
+    stops_last: bool = False
 
 
 def launched(program: Program) -> list[str]:
@@ -55,10 +57,14 @@ def start(program: Program, log: Path) -> "subprocess.Popen[bytes]":
         )
 
 
-def stop(program: Program, process: "subprocess.Popen[bytes]", *, timeout_s: float) -> None:
-    """Ask a process to end, wait, and kill it when it does not; fine if it has ended already."""
+def ask_to_stop(program: Program, process: "subprocess.Popen[bytes]") -> None:
+    """Tell a process to end in order, if it still runs."""
     if process.poll() is None:
         process.send_signal(program.stop_signal)
+
+
+def await_end(process: "subprocess.Popen[bytes]", *, timeout_s: float) -> None:
+    """Wait for a process that was asked to stop, and kill it when it does not."""
     try:
         process.wait(timeout_s)
     except subprocess.TimeoutExpired:

@@ -1,0 +1,66 @@
+"""Runs this very program again as a child process: the parts of `foryou up`, and its import."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+from cli.address import Address
+from cli.processes import Program, launched
+from feed.settings import Settings
+
+_ROOT = Path(__file__).resolve().parents[1]
+
+
+def environ_of(settings: Settings) -> dict[str, str]:
+    """Write settings as the environment of the parts: those that differ from the defaults."""
+    defaults = asdict(Settings())
+    return {
+        f"FORYOU_{name.upper()}": str(value)
+        for name, value in asdict(settings).items()
+        if value != defaults[name]
+    }
+
+
+def _foryou(*arguments: str) -> tuple[str, ...]:
+    # -P: the current folder must not shadow our packages; somebody's own may hold an "api" too.
+    return (sys.executable, "-P", "-m", "cli.main", *arguments)
+
+
+def _child_environ(environ: Mapping[str, str]) -> dict[str, str]:
+    inherited = os.environ.get("PYTHONPATH")
+    paths = [str(_ROOT), *([inherited] if inherited else [])]
+    return {**environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def part_program(name: str, address: Address, environ: Mapping[str, str]) -> Program:
+    """Describe the process of a part: `api`, `worker` or `relay`."""
+    arguments = {"api": ("serve", "--host", address.host, "--port", str(address.port))}
+    return Program(
+        name=name,
+        command=_foryou(*arguments.get(name, (name,))),
+        folder=Path.cwd(),
+        environ=_child_environ(environ),
+        death_signal=signal.SIGKILL,  # every part may be killed at any time (promise P4)
+    )
+
+
+def run_import(folder: Path, environ: Mapping[str, str]) -> bool:
+    """Run `foryou import` on a folder, its report on stderr; say whether it went well."""
+    program = Program(
+        name="import",
+        command=_foryou("import", str(folder)),
+        folder=Path.cwd(),
+        environ=_child_environ(environ),
+        death_signal=signal.SIGKILL,
+    )
+    done = subprocess.run(
+        launched(program),
+        env={**os.environ, **program.environ},
+        stdout=sys.stderr,
+        check=False,
+    )
+    return done.returncode == 0

@@ -1,0 +1,77 @@
+"""The parts that run in production, one command each: `serve`, `worker`, `relay`."""
+
+import asyncio
+import importlib
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import click
+import uvicorn
+
+from cli.entry import refuse_open_door, settings_with
+from cli.log_format import configure_logging
+from feed.settings import Settings
+
+_STOP_S = 3
+"""Requests under way may end within this time; less than `foryou up` waits for a part."""
+
+
+@click.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", default=8000, show_default=True, help="Port to listen on.")
+def serve(host: str, port: int) -> None:
+    """Run the HTTP service, one process; start as many as you like.
+
+    \b
+    Example:
+      FORYOU_POSTGRES_URL=postgresql://foryou@db/foryou FORYOU_REDIS_URL=redis://cache:6379/0 \\
+      FORYOU_JWT_KEY=… FORYOU_CURSOR_KEYS=… foryou serve --host 0.0.0.0 --port 8000
+    """
+    settings = settings_with("postgres_url", "redis_url", "cursor_keys")
+    refuse_open_door(settings, host)
+    configure_logging()
+    from api.app import create_app
+
+    uvicorn.run(
+        create_app(settings),
+        host=host,
+        port=port,
+        loop="uvloop",
+        http="httptools",
+        log_config=None,
+        access_log=False,  # the service writes one line per request itself
+        server_header=False,
+        timeout_graceful_shutdown=_STOP_S,
+    )
+
+
+@click.command()
+def worker() -> None:
+    """Run a fan-out worker; start as many as you like.
+
+    \b
+    Example:
+      FORYOU_POSTGRES_URL=postgresql://foryou@db/foryou FORYOU_REDIS_URL=redis://cache:6379/0 \\
+      foryou worker
+    """
+    _run("fanout.worker", "run_worker")
+
+
+@click.command()
+def relay() -> None:
+    """Run the relay: it leases deliveries from Postgres and puts them on the queue.
+
+    \b
+    Example:
+      FORYOU_POSTGRES_URL=postgresql://foryou@db/foryou FORYOU_REDIS_URL=redis://cache:6379/0 \\
+      foryou relay
+    """
+    _run("fanout.relay", "run_relay")
+
+
+def _run(module: str, name: str) -> None:
+    settings = settings_with("postgres_url", "redis_url")
+    configure_logging()
+    run: Callable[[Settings], Coroutine[Any, Any, None]]
+    run = getattr(importlib.import_module(module), name)
+    asyncio.run(run(settings))
