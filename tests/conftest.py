@@ -16,7 +16,7 @@ from redis.asyncio import Redis
 from cli.embedded import embedded_postgres_server, embedded_valkey
 from feed.settings import Settings
 from storage.connections import Postgres, open_redis
-from tests.servers import migrate
+from storage.migrate import migrate
 
 TEMPLATE = "foryou_template"
 

@@ -1,0 +1,346 @@
+"""Histories: what people and machines do to the real stores, in an order that hypothesis invents.
+
+A history is a list of events. What changes the truth, and every worker, is a task that runs step by
+step between the other tasks (`stepping`); losses of cached lists happen at once.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from hypothesis import strategies as st
+
+from feed.errors import NotFound
+from feed.query import Mode
+from storage import graph, keys, outbox_events, posts
+from storage.author_delivery import delivery_of
+from storage.connections import Connection, Postgres
+from tests import oracle
+from tests.properties.service import Service
+from tests.properties.stepping import Steps
+
+PEOPLE = (1, 2, 3, 4)  # everybody reads and writes
+EPOCH = datetime(2026, 1, 2, tzinfo=UTC)
+LIMIT = 3  # posts on a page
+FEW, MANY = 0, 1_000_000  # followers: below and above every threshold
+
+# How often each kind of event happens.
+WEIGHTS = {
+    "write": 10,
+    "write_backdated": 2,
+    "repost": 2,
+    "reply": 1,
+    "delete": 3,
+    "restore": 3,
+    "follow": 5,
+    "unfollow": 3,
+    "block": 2,
+    "unblock": 2,
+    "mute": 1,
+    "unmute": 1,
+    "hide": 1,
+    "unhide": 1,
+    "grow": 2,
+    "shrink": 2,
+    "deliver": 10,
+    "kill_worker": 1,
+    "rebuild_feed": 3,
+    "rebuild_outbox": 2,
+    "read": 3,
+    "check": 3,
+    "lose_feed": 2,
+    "lose_outbox": 1,
+    "lose_everything": 1,
+    "go_inactive": 1,
+}
+
+
+@dataclass(frozen=True)
+class Event:
+    """One thing that happens: its kind, two people or posts by number, and the steps after it."""
+
+    kind: str
+    a: int
+    b: int
+    steps: int
+
+
+def histories(n_events: int) -> st.SearchStrategy[list[Event]]:
+    """Invent histories of up to `n_events` events."""
+    kinds = [kind for kind, weight in WEIGHTS.items() for _ in range(weight)]
+    number = st.integers(0, 11)
+    events = st.builds(Event, st.sampled_from(kinds), number, number, st.integers(0, 6))
+    return st.lists(events, min_size=n_events // 2, max_size=n_events)
+
+
+Write = Callable[..., Awaitable[Any]]
+
+
+class World:
+    """One history under way: the people, the tasks, and what must hold."""
+
+    def __init__(self, service: Service, postgres: Postgres) -> None:
+        """Play on a service whose stores step; `postgres` reads and writes without stepping."""
+        self._service = service
+        self._postgres = postgres
+        self._ms = 1_000
+        self._n_tokens = 0
+        self._posts: list[int] = []
+        self._workers: list[asyncio.Task[None]] = []
+
+    @property
+    def _steps(self) -> Steps:
+        return self._service.steps
+
+    async def begin(self) -> None:
+        """Empty the stores and let everybody be there, each following the next."""
+        async with self._postgres.transaction() as connection:
+            await connection.execute(FORGET_EVERYTHING)
+            await connection.execute(PEOPLE_ARRIVE, [list(PEOPLE)])
+        await self._service.redis.flushall()
+        for person in PEOPLE:
+            self._change(graph.follow, person, PEOPLE[person % len(PEOPLE)])
+
+    async def happen(self, event: Event) -> None:
+        """Let one thing happen, and some tasks go on."""
+        await getattr(self, f"_{event.kind}")(event)
+        for _ in range(event.steps):
+            await self._steps.step()
+
+    async def come_to_rest(self) -> None:
+        """Let every task end and every delivery be done."""
+        await self._steps.finish()
+        for _ in range(200):
+            due = await self._owed()
+            if not due:
+                return
+            self._deliver_all(due)
+            await self._steps.finish()
+        raise AssertionError("deliveries never end")
+
+    async def deliver_everything_again(self) -> None:
+        """Owe every delivery of this history once more, as after the loss of a cache."""
+        async with self._postgres.connection() as connection:
+            await connection.execute(
+                "INSERT INTO deliveries (event_id) SELECT id FROM outbox_events"
+            )
+        await self.come_to_rest()
+
+    # ------------------------------------------------------------------ promises
+
+    async def check_complete(self) -> None:
+        """Assert P1: at rest, pages to the end give the oracle's list, each post once, in order."""
+        for person in PEOPLE:
+            assert await self._walked(person) == await self._oracle(person)
+
+    async def check_no_leak(self, person: int, mode: Mode) -> None:
+        """Assert P3: nothing is served that the viewer may not see, whatever the caches hold."""
+        before = await self._oracle(person)
+        served = await self._service.scroll(person, mode, LIMIT)
+        allowed = {entry.id for entry in before + await self._oracle(person)}
+        assert set(served) <= allowed, "a post was served that this viewer may not see"
+        assert len(served) == len(set(served)), "a post was served twice"
+
+    async def _walked(self, person: int) -> list[int]:
+        return await self._service.scroll(person, "chronological", LIMIT)
+
+    async def _oracle(self, person: int) -> list[oracle.Entry]:
+        async with self._postgres.connection() as connection:
+            return await oracle.home_feed(connection, person)
+
+    # ------------------------------------------------------------------ people
+
+    async def _write(self, event: Event) -> None:
+        self._ms += event.b % 3
+        self._post(event, ms=self._ms)
+
+    async def _write_backdated(self, event: Event) -> None:
+        self._post(event, ms=self._ms - event.b)
+
+    async def _repost(self, event: Event) -> None:
+        self._ms += event.b % 2
+        self._post(event, ms=self._ms, repost_of=self._some_post(event.b))
+
+    async def _reply(self, event: Event) -> None:
+        self._post(event, ms=self._ms, reply_to=self._some_post(event.b))
+
+    async def _delete(self, event: Event) -> None:
+        if post := self._some_post(event.a):
+            self._change(posts.delete_post, None, post)
+
+    async def _restore(self, event: Event) -> None:
+        if post := self._some_post(event.a):
+            self._change(posts.restore_post, None, post, "hybrid")
+
+    async def _follow(self, event: Event) -> None:
+        self._change(graph.follow, *_pair(event))
+
+    async def _unfollow(self, event: Event) -> None:
+        self._change(graph.unfollow, *_pair(event))
+
+    async def _block(self, event: Event) -> None:
+        self._change(graph.block, *_pair(event))
+
+    async def _unblock(self, event: Event) -> None:
+        self._change(graph.unblock, *_pair(event))
+
+    async def _mute(self, event: Event) -> None:
+        self._change(graph.mute, *_pair(event))
+
+    async def _unmute(self, event: Event) -> None:
+        self._change(graph.unmute, *_pair(event))
+
+    async def _hide(self, event: Event) -> None:
+        if post := self._some_post(event.b):
+            self._change(graph.hide, _person(event.a), post)
+
+    async def _unhide(self, event: Event) -> None:
+        if post := self._some_post(event.b):
+            self._change(graph.unhide, _person(event.a), post)
+
+    async def _go_inactive(self, event: Event) -> None:
+        """Stay away until the feed has expired, and then so long that fan-out leaves one out."""
+        await self._lose_feed(event)
+        async with self._postgres.connection() as connection:
+            await connection.execute(GO_INACTIVE, [_person(event.a)])
+
+    # ------------------------------------------------------------------ machines
+
+    async def _grow(self, event: Event) -> None:
+        self._change(_counted, _person(event.a), MANY)
+
+    async def _shrink(self, event: Event) -> None:
+        self._change(_counted, _person(event.a), FEW)
+
+    async def _deliver(self, event: Event) -> None:
+        """Work on some of what is owed, whoever else is at it: leases expire."""
+        owed = await self._owed()
+        if owed:
+            first = event.a % len(owed)
+            self._deliver_all(owed[first : first + 1 + event.b % 3])
+
+    async def _kill_worker(self, event: Event) -> None:
+        self._workers = [worker for worker in self._workers if not worker.done()]
+        if self._workers:
+            await self._steps.kill(self._workers[event.a % len(self._workers)])
+
+    async def _rebuild_feed(self, event: Event) -> None:
+        rebuilding = self._service.rebuild.feed(_person(event.a), self._token())
+        self._workers.append(self._steps.start(rebuilding))
+
+    async def _rebuild_outbox(self, event: Event) -> None:
+        rebuilding = self._service.rebuild.outbox(_person(event.a), self._token())
+        self._workers.append(self._steps.start(rebuilding))
+
+    async def _read(self, event: Event) -> None:
+        """Scroll step by step between the others; what it gives is not checked, what it leaves is."""
+        self._steps.start(self._service.scroll(_person(event.a), _mode(event), LIMIT))
+
+    async def _check(self, event: Event) -> None:
+        await self.check_no_leak(_person(event.a), _mode(event))
+
+    async def _lose_feed(self, event: Event) -> None:
+        await self._service.redis.delete(keys.feed(_person(event.a)))
+
+    async def _lose_outbox(self, event: Event) -> None:
+        await self._service.redis.delete(keys.outbox(_person(event.a)))
+
+    async def _lose_everything(self, event: Event) -> None:
+        await self._service.redis.flushall()
+
+    # ------------------------------------------------------------------ how
+
+    def _post(self, event: Event, *, ms: int, **parents: int | None) -> None:
+        # Ids in any order, as a product brings them: the order of posts must not follow theirs.
+        post_id = 1 + (len(self._posts) * 7_919 + event.b * 104_729) % 1_000_003
+        if post_id not in self._posts:
+            self._posts.append(post_id)
+            self._change(_written, post_id, _person(event.a), ms, parents)
+
+    def _change(self, write: Write, *values: Any) -> None:
+        self._steps.start(self._changed(write, *values))
+
+    async def _changed(self, write: Write, *values: Any) -> None:
+        # A post that is not committed yet cannot be deleted: there is no such post.
+        with suppress(NotFound):
+            async with self._service.postgres.transaction() as connection:
+                await write(connection, *values)
+
+    def _deliver_all(self, ids: Sequence[int]) -> None:
+        self._workers.append(self._steps.start(self._service.deliver(ids)))
+
+    async def _owed(self) -> list[int]:
+        async with self._postgres.connection() as connection:
+            rows = await (await connection.execute(OWED)).fetchall()
+        errors = [error for _, error in rows if error]
+        assert not errors, errors
+        return [delivery for delivery, _ in rows]
+
+    def _some_post(self, number: int) -> int | None:
+        return self._posts[-1 - number % len(self._posts)] if self._posts else None
+
+    def _token(self) -> str:
+        self._n_tokens += 1
+        return f"token{self._n_tokens}"
+
+
+FORGET_EVERYTHING = """
+TRUNCATE users, user_activity, posts, post_stats, follows, follower_deltas, blocks, mutes,
+         hidden_posts, engagement_deltas, affinity, served, outbox_events, deliveries,
+         author_delivery
+"""
+PEOPLE_ARRIVE = """
+WITH person AS (SELECT unnest(%s::bigint[]) AS id),
+     named AS (INSERT INTO users (id, name) SELECT id, 'user ' || id FROM person)
+INSERT INTO user_activity (user_id, last_seen_at) SELECT id, now() FROM person
+"""
+GO_INACTIVE = (
+    "UPDATE user_activity SET last_seen_at = now() - interval '31 days' WHERE user_id = %s"
+)
+OWED = "SELECT id, error FROM deliveries ORDER BY id"
+
+
+async def _written(
+    connection: Connection, post_id: int, author_id: int, ms: int, parents: dict[str, Any]
+) -> None:
+    """Write a post as the api does."""
+    at = EPOCH + timedelta(milliseconds=ms)
+    post = posts.NewPost(
+        id=post_id,
+        author_id=author_id,
+        body="",
+        created_at=at,
+        received_at=at,
+        effective_ms=ms,
+        delivery=await delivery_of(connection, author_id, "hybrid"),
+        **parents,
+    )
+    await posts.insert_post(connection, post)
+
+
+async def _counted(connection: Connection, author_id: int, followers: int) -> None:
+    """Fold a new follower count, as housekeeping does, and say that it crossed a threshold."""
+    await connection.execute(
+        "UPDATE users SET follower_count = %s WHERE id = %s", (followers, author_id)
+    )
+    await outbox_events.append(
+        connection, "follower_count", author_id, "author.crossed", {"author_id": author_id}
+    )
+
+
+def _person(number: int) -> int:
+    return PEOPLE[number % len(PEOPLE)]
+
+
+def _pair(event: Event) -> tuple[int, int]:
+    """Return two different people."""
+    one = _person(event.a)
+    others = [person for person in PEOPLE if person != one]
+    return one, others[event.b % len(others)]
+
+
+def _mode(event: Event) -> Mode:
+    return "ranked" if event.b % 2 else "chronological"
