@@ -1,4 +1,4 @@
-"""Puts the api together: settings in, an ASGI application out. Called by `foryou serve` and tests."""
+"""Puts the api together: settings in, an ASGI application out, for `foryou serve` and tests."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -13,6 +13,7 @@ from api.auth import identify_with
 from api.deps import Services
 from api.ids import LeasedIds
 from api.middleware import BodyBound, RequestLine, RequestMetrics
+from feed.errors import Unavailable
 from feed.settings import Settings
 from storage.connections import Postgres, open_redis
 from storage.feeds import Feeds
@@ -63,6 +64,8 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
             feeds=Feeds(redis, cap=settings.feed_cap),
             ids=ids,
         )
+        with suppress(Unavailable):  # without Postgres the api starts all the same, and says so
+            await ids.lease_or_renew()
         leasing = asyncio.create_task(ids.keep())
         try:
             yield
@@ -70,7 +73,9 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
             leasing.cancel()
             with suppress(asyncio.CancelledError):
                 await leasing
-            await redis.aclose()  # type: ignore[attr-defined]
+            with suppress(Unavailable):
+                await ids.release()
+            await redis.aclose()
             await postgres.close()
 
     return lifespan

@@ -5,7 +5,7 @@ import logging
 from time import monotonic
 from uuid import UUID
 
-from feed.errors import ForYouError, Unavailable
+from feed.errors import Unavailable
 from feed.ids import Snowflakes
 from storage import nodes
 from storage.connections import Postgres
@@ -43,8 +43,8 @@ class LeasedIds:
             pause_s = RENEW_EVERY_S
             try:
                 await self.lease_or_renew()
-            except ForYouError as error:
-                logger.warning("no lease on a node number yet: %s", error)
+            except Exception as error:  # whatever it is, the next try may find it gone
+                logger.warning("no lease on a node number: %s", error)
                 pause_s = RETRY_EVERY_S
             await asyncio.sleep(pause_s)
 
@@ -56,3 +56,10 @@ class LeasedIds:
                 node = await nodes.lease_node(connection, self._owner)
                 self._node, self._ids = node, Snowflakes(node)
         self._good_until = asked_at + nodes.LEASE_S
+
+    async def release(self) -> None:
+        """Give the number back at the end; when Postgres is away it expires by itself."""
+        if self._node is not None:
+            node, self._node, self._ids = self._node, None, None
+            async with self._postgres.connection() as connection:
+                await nodes.release(connection, node, self._owner)

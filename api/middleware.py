@@ -1,4 +1,4 @@
-"""Around every request: an id, one canonical log line, metrics, a bound on the body, and no leaks."""
+"""Around every request: an id, one canonical log line, metrics, a bound on the body, no leaks."""
 
 import logging
 import re
@@ -72,7 +72,9 @@ class RequestLine:
             line["error"] = f"{type(error).__name__}: {error}"
             logger.exception("request %s failed", line["request_id"])
             if answer.status == 0:
-                response = problem(scope, 500, "internal", "The error is in the log of the service.")
+                response = problem(
+                    scope, 500, "internal", "The error is in the log of the service."
+                )
                 await response(scope, receive, answer.send)
         finally:
             self._close(scope, line, answer.status, perf_counter() - started)
@@ -81,7 +83,9 @@ class RequestLine:
         route = getattr(scope.get("route"), "path", "none")
         self._metrics.count(_known_method(scope["method"]), route, status, seconds)
         line |= {"route": route, "status": status, "ms": round(seconds * 1000, 2)}
-        with suppress(TypeError):  # orjson refuses a lone surrogate; a log line is no reason to fail
+        with suppress(
+            TypeError
+        ):  # orjson refuses a lone surrogate; a log line is no reason to fail
             logger.info(orjson.dumps(line, default=str).decode())
 
 
@@ -101,7 +105,7 @@ class _Answer:
 
 
 class BodyBound:
-    """Refuses a body beyond the bound of its path with 413, also one that does not say its length."""
+    """Refuses a body beyond the bound of its path with 413, whether or not it says its length."""
 
     def __init__(self, app: ASGIApp) -> None:
         """Wrap `app`."""

@@ -90,7 +90,7 @@ def of_error(scope: Scope, error: ForYouError) -> Response:
         headers = {"Retry-After": str(RETRY_AFTER_S)}
         return problem(scope, 503, error.code, detail, headers=headers)
     headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, Unauthenticated) else {}
-    errors = [] if error.status == 422 else None
+    errors: list[dict[str, str]] | None = [] if error.status == 422 else None
     return problem(scope, error.status, error.code, str(error), errors=errors, headers=headers)
 
 
@@ -111,9 +111,7 @@ async def _on_invalid_request(request: Request, error: Exception) -> Response:
 async def _on_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     code = CODE_OF_STATUS.get(error.status_code, "invalid")
-    return problem(
-        request.scope, error.status_code, code, str(error.detail), headers=error.headers
-    )
+    return problem(request.scope, error.status_code, code, str(error.detail), headers=error.headers)
 
 
 def _described(error: Mapping[str, Any]) -> dict[str, str]:

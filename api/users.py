@@ -1,0 +1,43 @@
+"""Users are named, and deleted with a receipt of what was purged."""
+
+from typing import Any
+
+from fastapi import APIRouter, Response
+
+from api.deps import Asking, Now, Wired, query_is
+from api.parameters import PathId, time_text
+from api.schemas import UserFields
+from storage.users import delete_user, put_user
+
+router = APIRouter(tags=["users"], dependencies=[query_is()])
+
+
+@router.put("/users/{user_id}")
+async def put(
+    user_id: PathId, fields: UserFields, caller: Asking, services: Wired, response: Response
+) -> dict[str, str]:
+    """Create or rename a user: oneself, or anyone with the scope `ingest`."""
+    caller.must_be(user_id, or_have="ingest")
+    async with services.postgres.transaction() as connection:
+        created = await put_user(connection, user_id, fields.name)
+    response.status_code = 201 if created else 200
+    return {"id": str(user_id), "name": fields.name}
+
+
+@router.delete("/users/{user_id}", status_code=202)
+async def delete(user_id: PathId, caller: Asking, services: Wired, now: Now) -> dict[str, Any]:
+    """Delete an account: oneself, or anyone with the scope `admin`.
+
+    What the receipt counts is gone from the truth; cached lists follow within seconds, and no
+    read shows from them what the truth no longer holds.
+    """
+    caller.must_be(user_id, or_have="admin")
+    async with services.postgres.transaction() as connection:
+        receipt = await delete_user(connection, user_id, actor_id=caller.user_id, now=now)
+    return {
+        "receipt_id": str(receipt.id),
+        "user_id": str(user_id),
+        "at": time_text(receipt.at),
+        "removed": receipt.removed,
+        "pending": ["feed", "outbox", "snapshots"],
+    }
