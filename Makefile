@@ -33,6 +33,7 @@ $(MADE):
 	@touch $@
 
 $(INSTALLED): requirements.txt pyproject.toml $(MADE)
+	@echo "Installing into $(VENV); the first time this takes a few minutes."
 	$(PIP) install --quiet --require-hashes -r requirements.txt
 	$(PIP) install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
