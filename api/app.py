@@ -1,6 +1,7 @@
 """Puts the api together: settings in, an ASGI application out, for `foryou serve` and tests."""
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from uuid import uuid4
@@ -8,18 +9,21 @@ from uuid import uuid4
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
-from api import events, graph, health, ingest, posts, preferences, problems, users
+from api import events, feed, graph, health, ingest, posts, preferences, problems, users
 from api.auth import identify_with
 from api.deps import Services
 from api.ids import LeasedIds
+from api.lag import Lag
 from api.middleware import BodyBound, RequestLine, RequestMetrics
 from feed.errors import Unavailable
 from feed.settings import Settings
+from mixer.home_feed import build
+from snapshots.cursor import CursorSigner, cursor_keys
 from storage.connections import Postgres, open_redis
-from storage.feeds import Feeds
 
 PREFIX = "/api/v1"
 ROUTERS = (
+    feed.router,
     posts.router,
     graph.router,
     preferences.router,
@@ -49,33 +53,47 @@ def create_app(settings: Settings) -> FastAPI:
 
 def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     identify = identify_with(settings)
+    cursors = CursorSigner(cursor_keys(settings))
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         postgres = Postgres(settings.postgres_url)
         redis = open_redis(settings.redis_url)
         ids = LeasedIds(postgres, uuid4())
+        lag = Lag(postgres)
+        home_feed, effects = build(settings, postgres, redis, token=_token)
         await postgres.open()
         app.state.services = Services(
             settings=settings,
             identify=identify,
             postgres=postgres,
             redis=redis,
-            feeds=Feeds(redis, cap=settings.feed_cap),
             ids=ids,
+            cursors=cursors,
+            home_feed=home_feed,
+            lag=lag,
         )
         with suppress(Unavailable):  # without Postgres the api starts all the same, and says so
             await ids.lease_or_renew()
-        leasing = asyncio.create_task(ids.keep())
+        beside = [asyncio.create_task(ids.keep()), asyncio.create_task(lag.keep())]
         try:
             yield
         finally:
-            leasing.cancel()
-            with suppress(asyncio.CancelledError):
-                await leasing
+            await _ended(beside)
+            await effects.drain()
             with suppress(Unavailable):
                 await ids.release()
             await redis.aclose()
             await postgres.close()
 
     return lifespan
+
+
+async def _ended(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _token() -> str:
+    return secrets.token_urlsafe(12)

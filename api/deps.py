@@ -9,10 +9,12 @@ from fastapi import Depends, Request
 
 from api.auth import Caller, Identify
 from api.ids import LeasedIds
+from api.lag import Lag
 from feed.errors import Invalid
 from feed.settings import Settings
+from mixer.home_feed import HomeFeed
+from snapshots.cursor import CursorSigner
 from storage.connections import Postgres, RedisClient
-from storage.feeds import Feeds
 
 
 @dataclass(frozen=True)
@@ -23,8 +25,10 @@ class Services:
     identify: Identify
     postgres: Postgres
     redis: RedisClient
-    feeds: Feeds
     ids: LeasedIds
+    cursors: CursorSigner
+    home_feed: HomeFeed
+    lag: Lag
 
 
 async def services_of(request: Request) -> Services:

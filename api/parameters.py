@@ -72,6 +72,11 @@ def epoch_ms(time: datetime) -> int:
     return (time - EPOCH) // timedelta(milliseconds=1)
 
 
+def time_of(ms: int) -> datetime:
+    """Return the time of whole milliseconds since 1970."""
+    return EPOCH + timedelta(milliseconds=ms)
+
+
 _ID_SCHEMA = WithJsonSchema({"type": "string", "pattern": "^[1-9][0-9]{0,18}$"})
 _TIME_SCHEMA = WithJsonSchema({"type": "string", "format": "date-time"})
 

@@ -7,7 +7,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from feed.order import MAX_ID, MAX_MS, OLDEST, Ids, Key, Mask, Rows, at_or_above, newest_first
+from feed.order import (
+    MAX_ID,
+    MAX_MS,
+    NEWEST,
+    OLDEST,
+    Ids,
+    Key,
+    Mask,
+    Rows,
+    at_or_above,
+    newest_first,
+)
 
 Column = npt.NDArray[Any]
 
@@ -64,6 +75,14 @@ class Gaps:
         mask = at_or_above(self.ms, self.ids, key)
         return Gaps(self.authors[mask], self.ms[mask], self.ids[mask])
 
+    def under(self, before: Key) -> "Gaps":
+        """Cut gaps that begin at or above `before` down to just below it."""
+        if before == NEWEST:
+            return self
+        high = at_or_above(self.ms, self.ids, before)
+        ms = np.where(high, before.ms, self.ms)
+        return Gaps(self.authors, ms, np.where(high, before.id - 1, self.ids))
+
     def __len__(self) -> int:
         """Count the (author, key) pairs."""
         return len(self.authors)
@@ -71,12 +90,16 @@ class Gaps:
 
 @dataclass(frozen=True)
 class Found:
-    """What one source found: ids and effective times (n,), and where it is silent."""
+    """What one source found: ids and effective times (n,), and where it is silent.
+
+    `missing` names the owners of lists that are not in the cache and should be rebuilt.
+    """
 
     ids: Ids
     ms: Ids
     source: str
     gaps: Gaps = field(default_factory=Gaps)
+    missing: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse columns of different lengths."""

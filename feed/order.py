@@ -31,7 +31,7 @@ def newest_first(ms: Ids, ids: Ids) -> Rows:
 
 def below(ms: Ids, ids: Ids, key: Key) -> Mask:
     """Mark the rows (n,) whose place is strictly older than `key`."""
-    return (ms < key.ms) | ((ms == key.ms) & (ids < key.id))
+    return np.asarray((ms < key.ms) | ((ms == key.ms) & (ids < key.id)))
 
 
 def at_or_above(ms: Ids, ids: Ids, key: Key) -> Mask:

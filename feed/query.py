@@ -20,17 +20,20 @@ ModeReason = Literal[
 class Viewer:
     """What is known of a viewer at the open. Only pre-filters: the page query decides.
 
-    All id columns are sorted. `affinity` is aligned with `affinity_authors`.
+    All id columns are sorted. `strength` is aligned with `engaged_authors` (`feed.affinity`).
     """
 
     id: int
     followees: Ids = field(default_factory=empty_ids)
+    pulled: Ids = field(default_factory=empty_ids)  # the followees who are read from their outboxes
     hidden_authors: Ids = field(default_factory=empty_ids)  # blocked either way, or muted
-    affinity_authors: Ids = field(default_factory=empty_ids)
-    affinity: npt.NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
-    feed_mode: Mode | None = None
-    mode_override: Mode | None = None
-    cohort_mode: Mode | None = None
+    engaged_authors: Ids = field(default_factory=empty_ids)
+    strength: npt.NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+
+    @property
+    def pushed(self) -> Ids:
+        """The followees whose posts are in the pushed feed."""
+        return np.setdiff1d(self.followees, self.pulled, assume_unique=True)
 
     @property
     def authors(self) -> Ids:
@@ -43,12 +46,6 @@ class Query:
     """One request to gather candidates: the newest `n` strictly below `before`."""
 
     viewer: Viewer
-    pulled: Ids                     # followees who are read from their outboxes
     n: int
     before: Key
     now_ms: int
-
-    @property
-    def pushed(self) -> Ids:
-        """The followees whose posts are in the pushed feed."""
-        return np.setdiff1d(self.viewer.followees, self.pulled, assume_unique=True)

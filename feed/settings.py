@@ -29,15 +29,18 @@ class Settings:
     delivery: Literal["hybrid", "push", "pull"] = _setting("hybrid", "Who is pushed to")
     pull_from_followers: int = _setting(10_000, "From here up an author is pulled")
     push_below_followers: int = _setting(8_000, "Below here a pulled author is pushed again")
-    switch_grace_s: float = _setting(10.0, "Readers know of a pulled author this long before writers stop pushing")
-    pulled_authors_max_age_s: float = _setting(1.0, "Age at which a process reloads the set of pulled authors")
+    switch_grace_s: float = _setting(
+        10.0, "Readers know of a pulled author this long before writers stop pushing"
+    )
 
     feed_cap: int = _setting(500, "Entries kept in a pushed feed")
     outbox_cap: int = _setting(500, "Entries kept in an author's outbox")
     feed_ttl_s: int = _setting(14 * 86400, "A feed expires this long after the last visit")
     outbox_ttl_s: int = _setting(14 * 86400, "An outbox expires this long after the last read")
     building_ttl_s: int = _setting(30, "A rebuild that has not finished by then is forgotten")
-    inactive_after_s: int = _setting(30 * 86400, "Followers not seen for this long are left out of fan-out")
+    inactive_after_s: int = _setting(
+        30 * 86400, "Followers not seen for this long are left out of fan-out"
+    )
     rebuilds_at_once: int = _setting(4, "Feeds that one process rebuilds at the same time")
 
     fanout_page: int = _setting(1_000, "Followers pushed to by one script call")
@@ -45,7 +48,9 @@ class Settings:
     relay_batch: int = _setting(200, "Deliveries carried by one job")
     lease_s: float = _setting(10.0, "A delivery not finished by then is sent again")
     queue_bound: int = _setting(1_000, "Jobs in the queue at which the relay waits")
-    failures_until_parked: int = _setting(8, "Failures after which a delivery is parked with its error")
+    failures_until_parked: int = _setting(
+        8, "Failures after which a delivery is parked with its error"
+    )
     worker_jobs_at_once: int = _setting(8, "Jobs that one worker process runs at the same time")
 
     page_limit: int = _setting(20, "Items on a page when the client does not say")
@@ -56,9 +61,14 @@ class Settings:
     snapshots_per_viewer: int = _setting(8, "Open snapshots kept for one viewer")
     served_memory: int = _setting(2_000, "Posts remembered as served along one chain of cursors")
     served_memory_ttl_s: int = _setting(86_400, "How long they are remembered")
-    light_ranker: str = _setting("affinity_decay", "The formula: affinity_decay or engagement_decay")
+    light_ranker: str = _setting(
+        "affinity_decay", "The formula: affinity_decay or engagement_decay"
+    )
     author_run: int = _setting(2, "Posts of one author in a row, at most")
-    budget_ms: int = _setting(1_000, "Time for one feed request; what is late is skipped or refused")
+    side_effects_at_once: int = _setting(64, "Rebuilds and visits waiting beside the requests")
+    budget_ms: int = _setting(
+        1_000, "Time for one feed request; what is late is skipped or refused"
+    )
 
     future_clamp_s: int = _setting(300, "A created_at further in the future is refused")
     affinity_half_life_s: int = _setting(30 * 86400, "Strength of an affinity halves in this time")

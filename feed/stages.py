@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feed.candidates import Candidates, Column, Found, Gaps
-from feed.order import Key, Mask, Rows
+from feed.order import Key, Mask
 from feed.query import Query
 
 
@@ -72,6 +72,6 @@ class Rule(Protocol):
 
     name: str
 
-    def apply(self, candidates: Candidates) -> Rows:
-        """Return row indexes in their new order; only a collapsing rule returns fewer."""
+    def apply(self, candidates: Candidates) -> Candidates:
+        """Return the same rows in their new order; only a collapsing rule returns fewer."""
         ...

@@ -1,9 +1,8 @@
-"""Opens Postgres and Redis, and translates their drivers' errors once, for every module of storage."""
+"""Opens Postgres and Redis, and translates their drivers' errors once, for all of storage."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from collections.abc import Iterator
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import psycopg
 import redis.exceptions
@@ -14,7 +13,7 @@ from redis.asyncio import Redis
 from feed.errors import Unavailable
 
 Connection = psycopg.AsyncConnection[TupleRow]
-RedisClient: TypeAlias = "Redis[bytes]"
+RedisClient: TypeAlias = Redis  # of bytes: no reply is decoded
 
 
 @contextmanager
@@ -72,16 +71,16 @@ class Postgres:
                 yield connection
 
 
-def open_redis(url: str, *, timeout_s: float = 2.0, connections: int = 64) -> "Redis[bytes]":
+def open_redis(url: str, *, timeout_s: float = 2.0, connections: int = 64) -> RedisClient:
     """Make a client for bytes; connections are opened on first use.
 
     A call that is cancelled or times out closes its connection, so that its late reply
     can never be handed to another caller.
     """
-    client: Any = Redis.from_url(
+    client: RedisClient = Redis.from_url(
         url,
         socket_timeout=timeout_s,
         socket_connect_timeout=timeout_s,
         max_connections=connections,
     )
-    return client  # type: ignore[no-any-return]
+    return client

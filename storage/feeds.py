@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from importlib import resources
 
 import numpy as np
-from redis.asyncio import Redis
 from redis.commands.core import AsyncScript
 
 from feed.candidates import empty_ids
+from feed.errors import Unavailable
 from feed.order import Ids, newest_first
-from storage.connections import translated_errors
+from storage.connections import RedisClient, translated_errors
 
 READY = b"floor"
 BUILDING = b"building:"
@@ -40,7 +40,7 @@ class CachedList:
 class Feeds:
     """Reads and changes cached lists by key (`storage.keys.feed`, `storage.keys.outbox`)."""
 
-    def __init__(self, redis: "Redis[bytes]", *, cap: int) -> None:
+    def __init__(self, redis: RedisClient, *, cap: int) -> None:
         """Use `redis` for lists of at most `cap` entries."""
         self._redis = redis
         self._cap = cap
@@ -68,7 +68,7 @@ class Feeds:
                 await self._touch(keys=keys, args=[ttl_s, READY])
 
     async def push(self, keys: Sequence[str], post_id: int, ms: int) -> int:
-        """Push one post into every list that exists, in one script call; return how many took it."""
+        """Push one post into every list that exists, in one call; return how many took it."""
         if not keys:
             return 0
         with translated_errors():
@@ -108,6 +108,29 @@ class Feeds:
             members = await self._redis.zrange(key, 0, -1)
         return np.array([int(m) for m in members if m.isdigit()], dtype=np.int64)
 
+    async def present(self, keys: Sequence[str]) -> list[bool]:
+        """Say which lists exist, being built included, in one round trip."""
+        if not keys:
+            return []
+        with translated_errors():
+            async with self._redis.pipeline(transaction=False) as pipe:
+                for key in keys:
+                    pipe.exists(key)
+                return [bool(found) for found in await pipe.execute()]
+
+    async def drop(self, key: str) -> bool:
+        """Drop one list; False: it was missing already."""
+        with translated_errors():
+            return bool(await self._redis.unlink(key))
+
+    async def answers(self) -> bool:
+        """Say whether the server can be reached now."""
+        try:
+            with translated_errors():
+                return bool(await self._redis.ping())
+        except Unavailable:
+            return False
+
     async def forget(self, pattern: str) -> int:
         """Drop every list whose key matches; they come back when they are read. Return how many."""
         dropped = 0
@@ -133,7 +156,7 @@ class Feeds:
             return bool(await self._merge(keys=[key], args=args))
 
 
-def _script(redis: "Redis[bytes]", name: str) -> AsyncScript:
+def _script(redis: RedisClient, name: str) -> AsyncScript:
     text = resources.files("storage.lua").joinpath(f"{name}.lua").read_text(encoding="utf-8")
     return redis.register_script(text)
 

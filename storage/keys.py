@@ -3,17 +3,21 @@
 A viewer's own keys share the hash tag {viewer}, so that one open touches one cluster slot.
 Every key has a bound or a TTL; the figures are settings, named here.
 
-key                     owner                what                            bound; TTL
-feed:{viewer}           storage.feeds        ZSET id -> ms, and a sentinel   feed_cap; feed_ttl_s
-outbox:{author}         storage.feeds        ZSET id -> ms, and a sentinel   outbox_cap; outbox_ttl_s
-snap:{viewer}:ID        snapshots.store      packed slate                    one slate; snapshot_ttl_s, sliding
-snaps:{viewer}          snapshots.store      ZSET of the open snapshot ids   snapshots_per_viewer; snapshot_ttl_s
-chain:{viewer}:ID:NONCE snapshots.store      packed ids looked at, in order  served_memory; served_memory_ttl_s
-arq:*                   arq (queue_url)      jobs                            queue_bound; a day
+key                      owner            what                           bound; TTL
+feed:{viewer}            storage.feeds    ZSET id -> ms, and a sentinel  feed_cap; feed_ttl_s
+outbox:{author}          storage.feeds    the same                       outbox_cap; outbox_ttl_s
+snap:{viewer}:ID         snapshots.store  packed slate                   one slate; snapshot_ttl_s
+snaps:{viewer}           snapshots.store  ZSET of open snapshots         snapshots_per_viewer; same
+chain:{viewer}:ID:NONCE  snapshots.store  packed ids looked at           served_memory(_ttl_s)
+feeds:run_id             storage.restarts the server's run id            one value
+arq:*                    arq (queue_url)  jobs                           queue_bound; a day
 """
 
 QUEUE = "foryou:deliveries"
 """The arq queue of deliveries."""
+
+RUN_ID = "feeds:run_id"
+"""Under which run of the server the cached lists were written."""
 
 FEED_PATTERN = "feed:{*}"
 OUTBOX_PATTERN = "outbox:{*}"

@@ -117,6 +117,7 @@ CREATE TABLE engagements (
     PRIMARY KEY (day, viewer_id, event_id)
 ) PARTITION BY RANGE (day);
 CREATE TABLE engagements_default PARTITION OF engagements DEFAULT;
+CREATE INDEX engagements_by_post ON engagements (viewer_id, post_id, type);   -- "has this viewer seen it?"
 
 -- What the log and the posts still owe to counters and affinity; the aggregator deletes and folds in one transaction.
 CREATE TABLE engagement_deltas (

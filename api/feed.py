@@ -1,0 +1,194 @@
+"""Opens a feed, gives its pages, and counts what is new: the only routes that read feeds."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Annotated, Any
+from uuid import uuid4
+
+from fastapi import APIRouter, Query, Request
+
+from api.deps import Asking, Now, Services, Wired, log_fields, query_is
+from api.parameters import PageLimit, epoch_ms, time_of, time_text
+from api.schemas import post_document
+from feed.errors import Unavailable
+from feed.mode import decide_mode
+from feed.query import Mode
+from feed.settings import Settings
+from mixer.home_feed import Opening
+from mixer.page import Item, Page
+from storage.modes import load_mode_inputs
+
+router = APIRouter(tags=["feed"])
+
+CursorText = Annotated[str, Query(description="`next_cursor` of the page before")]
+
+
+@router.get("/feed", dependencies=[query_is("mode", "limit", "cursor")])
+async def feed(
+    request: Request,
+    caller: Asking,
+    services: Wired,
+    now: Now,
+    mode: Mode | None = None,
+    limit: PageLimit | None = None,
+    cursor: CursorText | None = None,
+) -> dict[str, Any]:
+    """Open a feed, or with a cursor give its next page."""
+    settings = services.settings
+    size = min(limit or settings.page_limit, settings.page_limit_max)
+    now_ms = epoch_ms(now)
+    async with _within(settings):
+        if cursor is None:
+            opening = await _opening(services, caller.user_id, mode, size, now_ms)
+            page = await services.home_feed.open(opening)
+        else:
+            place = services.cursors.read(cursor, viewer_id=caller.user_id, requested=mode or "")
+            page = await services.home_feed.next(place, size, now_ms)
+    log_fields(request).update(_line(page))
+    return {
+        **_document(services, page, first=cursor is None),
+        "snapshot": _snapshot(page, now_ms, settings),
+        "request_id": request.state.request_id,
+    }
+
+
+@router.get("/feed/updates", dependencies=[query_is("cursor")])
+async def updates(caller: Asking, services: Wired, cursor: CursorText) -> dict[str, Any]:
+    """Count the visible in-network posts newer than this session's open."""
+    place = services.cursors.read(cursor, viewer_id=caller.user_id, requested=None)
+    async with _within(services.settings):
+        found = await services.home_feed.new_posts.since(place)
+    authors = {post.author_id: post.author_name for post in found.posts}
+    return {
+        "new_count": len(found.posts),
+        "capped": found.capped,
+        "authors": [{"id": str(id), "name": name} for id, name in list(authors.items())[:3]],
+        "latest_at": time_text(found.posts[0].created_at) if found.posts else None,
+    }
+
+
+@asynccontextmanager
+async def _within(settings: Settings) -> AsyncIterator[None]:
+    """Hold the one deadline of a feed request."""
+    try:
+        async with asyncio.timeout(settings.budget_ms / 1000):
+            yield
+    except TimeoutError as error:
+        raise Unavailable("The feed could not be read in time.") from error
+
+
+async def _opening(
+    services: Services, viewer_id: int, requested: Mode | None, limit: int, now_ms: int
+) -> Opening:
+    async with services.postgres.connection() as connection:
+        rules, choices = await load_mode_inputs(connection, viewer_id)
+    mode, reason = decide_mode(rules, choices, user_id=viewer_id, requested=requested)
+    return Opening(
+        viewer_id=viewer_id,
+        requested=requested or "",
+        mode=mode,
+        mode_reason=reason,
+        session_id=uuid4().hex,
+        limit=limit,
+        now_ms=now_ms,
+    )
+
+
+def _document(services: Services, page: Page, *, first: bool) -> dict[str, Any]:
+    why_empty = _why_empty(page) if first else None
+    return {
+        "items": [_item(item, page) for item in page.items],
+        "next_cursor": services.cursors.write(page.next) if page.next else None,
+        "mode": page.mode,
+        "mode_reason": page.cursor.mode_reason,
+        "state": "empty" if why_empty else _state(page),
+        **({"empty_because": why_empty} if why_empty else {}),
+        "degraded": sorted(set(page.trace.degraded)),
+        "lag_s": round(services.lag.seconds, 1),
+        "session_id": page.cursor.session_id,
+    }
+
+
+def _item(item: Item, page: Page) -> dict[str, Any]:
+    post = item.post
+    return {
+        **post_document(post),
+        "original": _original(item),
+        "reposted_by": [
+            {"id": str(each.author_id), "name": each.author_name} for each in item.reposted_by
+        ],
+        "source": item.source,
+        "in_network": post.in_network,
+        "reason": _reason(item, page.cursor.viewer_id),
+        "position": item.position,
+    }
+
+
+def _original(item: Item) -> dict[str, Any] | None:
+    """Give the post that is reposted or quoted, so that a client needs no second request."""
+    post = item.post
+    if post.repost_of is None or post.original_created_at is None:
+        return None
+    return {
+        "id": str(post.repost_of),
+        "author": {"id": str(post.original_author_id), "name": post.original_author_name},
+        "body": post.original_body,
+        "format": post.original_format,
+        "media": post.original_media,
+        "created_at": time_text(post.original_created_at),
+    }
+
+
+def _reason(item: Item, viewer_id: int) -> str:
+    post = item.post
+    if post.author_id == viewer_id:
+        return "Your own post"
+    if post.is_repost:
+        return f"{post.author_name} reposted this"
+    return f"You follow {post.author_name}"
+
+
+def _state(page: Page) -> str:
+    if page.trace.building:
+        return "building"
+    return "degraded" if page.trace.degraded else "ready"
+
+
+def _why_empty(page: Page) -> str | None:
+    """Say why there is nothing at all; None when there is something."""
+    if page.items or page.next:
+        return None
+    if page.trace.n_candidates:
+        return "all_filtered"
+    return "no_posts" if page.follows else "no_follows"
+
+
+def _snapshot(page: Page, now_ms: int, settings: Settings) -> dict[str, Any] | None:
+    if page.snapshot is None:
+        return None
+    head = page.snapshot.head
+    return {
+        "id": head.id,
+        "created_at": time_text(time_of(head.created_ms)),
+        "expires_at": time_text(time_of(now_ms + settings.snapshot_ttl_s * 1000)),
+        "renewed": page.renewed,
+        "ranker": head.ranker,
+        "model_version": None,
+        "size": len(page.snapshot),
+    }
+
+
+def _line(page: Page) -> dict[str, Any]:
+    """Return what the one log line of this request says about its page."""
+    trace = page.trace
+    return {
+        "mode": page.mode,
+        "mode_reason": page.cursor.mode_reason,
+        "session_id": page.cursor.session_id,
+        "n_items": len(page.items),
+        "n_candidates": trace.n_candidates,
+        "dropped": trace.dropped,
+        "degraded": trace.degraded,
+        "stage_ms": {stage: round(spent, 2) for stage, spent in trace.stage_ms.items()},
+    }

@@ -1,0 +1,37 @@
+"""Relevance filters: they spare the ranker rows that the page query would refuse anyway."""
+
+import numpy as np
+
+from feed.candidates import Candidates
+from feed.order import Mask
+from feed.query import Query
+
+
+class Deleted:
+    """Drops posts that are gone (the hydrator found no author)."""
+
+    name = "deleted"
+
+    def keep(self, query: Query, candidates: Candidates) -> Mask:
+        """Return a mask (n,) of the posts that exist."""
+        return np.asarray(candidates["author"] != 0)
+
+
+class HiddenAuthors:
+    """Drops authors that the viewer blocked or muted, or who blocked the viewer."""
+
+    name = "hidden_authors"
+
+    def keep(self, query: Query, candidates: Candidates) -> Mask:
+        """Return a mask (n,) of the posts by other authors."""
+        return ~np.isin(candidates["author"], query.viewer.hidden_authors)
+
+
+class Unfollowed:
+    """Drops in-network posts of authors who are not followed any more."""
+
+    name = "unfollowed"
+
+    def keep(self, query: Query, candidates: Candidates) -> Mask:
+        """Return a mask (n,) of the posts by followees and by the viewer."""
+        return np.isin(candidates["author"], query.viewer.authors)

@@ -1,0 +1,146 @@
+"""THE RECIPE of the home feed, and its two requests: open a feed, and give the next page."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from candidate_sources.author_outboxes import AuthorOutboxes
+from candidate_sources.below_floor import BelowFloor
+from candidate_sources.own_posts import OwnPosts
+from candidate_sources.pushed_feed import PushedFeed
+from feed.query import Mode, ModeReason
+from feed.settings import Settings
+from feed.stages import Scorer
+from mixer.chains import Chains
+from mixer.chronological import ChronologicalFeed
+from mixer.filters import Deleted, HiddenAuthors, Unfollowed
+from mixer.hydrators import Affinity, PostSignals
+from mixer.page import Page
+from mixer.pipeline import Pipeline
+from mixer.ranked import Bounds, RankedFeed, Rooms
+from mixer.rules import AuthorSpacing, OneOriginal
+from mixer.safety import Safety
+from mixer.side_effects import SideEffects
+from mixer.updates import NewPosts
+from mixer.upkeep import Upkeep
+from rankers.light import light_ranker
+from snapshots.cursor import Cursor
+from snapshots.store import SnapshotStore
+from storage.connections import Postgres, RedisClient
+from storage.facts import PostgresViewers
+from storage.feeds import Feeds
+from storage.page import PageReader
+from storage.rebuild import Rebuild
+from storage.served import ServedLog
+from storage.timelines import PostgresTimelines
+
+
+def home_feed(
+    feeds: Feeds, timelines: PostgresTimelines, light: Scorer, settings: Settings
+) -> Pipeline:
+    """Return the stages of the home feed, in the order in which they run."""
+    return Pipeline(
+        sources=[PushedFeed(feeds), AuthorOutboxes(feeds), OwnPosts(timelines)],
+        gap_filler=BelowFloor(timelines),
+        hydrators=[PostSignals(timelines), Affinity()],
+        filters=[Deleted(), HiddenAuthors(), Unfollowed()],
+        scorer=light,
+        rules=[OneOriginal(), AuthorSpacing(run=settings.author_run)],
+        source_deadline_s=settings.budget_ms / 1000 / 4,
+    )
+
+
+@dataclass(frozen=True)
+class Opening:
+    """One opening of a feed: by whom, in which mode and why, under which new session."""
+
+    viewer_id: int
+    requested: str
+    mode: Mode
+    mode_reason: ModeReason
+    session_id: str
+    limit: int
+    now_ms: int
+
+
+class HomeFeed:
+    """Opens feeds and turns their pages; `build` puts it together."""
+
+    def __init__(
+        self, ranked: RankedFeed, chronological: ChronologicalFeed, new_posts: NewPosts
+    ) -> None:
+        """Answer in one of two modes; both read through the same recipe."""
+        self._ranked = ranked
+        self._chronological = chronological
+        self.new_posts = new_posts
+
+    async def open(self, opening: Opening) -> Page:
+        """Return the first page of a new session.
+
+        Raises:
+            Unavailable: The truth cannot be reached.
+        """
+        cursor = Cursor(
+            viewer_id=opening.viewer_id,
+            requested=opening.requested,
+            part="slate" if opening.mode == "ranked" else "chronological",
+            session_id=opening.session_id,
+            opened_ms=opening.now_ms,
+            mode_reason=opening.mode_reason,
+        )
+        if opening.mode == "ranked":
+            return await self._ranked.open(cursor, opening.limit, opening.now_ms)
+        return await self._chronological.page(cursor, opening.limit, opening.now_ms)
+
+    async def next(self, cursor: Cursor, limit: int, now_ms: int) -> Page:
+        """Return the page at a cursor.
+
+        Raises:
+            Unavailable: The truth cannot be reached.
+        """
+        if cursor.part == "chronological":
+            return await self._chronological.page(cursor, limit, now_ms)
+        return await self._ranked.next(cursor, limit, now_ms)
+
+
+def build(
+    settings: Settings, postgres: Postgres, redis: RedisClient, *, token: Callable[[], str]
+) -> tuple[HomeFeed, SideEffects]:
+    """Put a home feed together on open stores; `token` makes fresh ids that nobody can guess."""
+    effects = SideEffects(bound=settings.side_effects_at_once)
+    feeds = Feeds(redis, cap=settings.feed_cap)
+    timelines = PostgresTimelines(postgres)
+    viewers = PostgresViewers(postgres, half_life_s=settings.affinity_half_life_s)
+    posts = PageReader(postgres)
+    safety = Safety(posts, scan=settings.scan_bound)
+    pipeline = home_feed(feeds, timelines, light_ranker(settings.light_ranker), settings)
+    upkeep = Upkeep(
+        effects,
+        postgres,
+        feeds,
+        Rebuild(
+            postgres,
+            feeds,
+            cap=settings.feed_cap,
+            ttl_s=settings.feed_ttl_s,
+            building_ttl_s=settings.building_ttl_s,
+        ),
+        token=token,
+        at_once=settings.rebuilds_at_once,
+        ttl_s=settings.feed_ttl_s,
+    )
+    snapshots = SnapshotStore(
+        redis,
+        ttl_s=settings.snapshot_ttl_s,
+        per_viewer=settings.snapshots_per_viewer,
+        chain_ttl_s=settings.served_memory_ttl_s,
+    )
+    ranked = RankedFeed(
+        pipeline,
+        safety,
+        Rooms(viewers, timelines, snapshots, Chains(snapshots, ServedLog(postgres)), upkeep),
+        Bounds(candidates=settings.candidates, served_memory=settings.served_memory),
+        token=token,
+    )
+    chronological = ChronologicalFeed(pipeline, safety, viewers, upkeep)
+    new_posts = NewPosts(viewers, timelines, posts)
+    return HomeFeed(ranked, chronological, new_posts), effects

@@ -1,0 +1,157 @@
+"""Runs any recipe: sources side by side, the truth where they are silent, filters, scores, rules.
+
+The runner owns concurrency, deadlines, timing, shape checks and failure; a stage owns its rule.
+A stage here decides relevance only. When it fails it is skipped and named in `degraded`, and a
+failed source is read from the truth instead: unknown is never empty. Safety is `mixer.safety`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from feed.candidates import Candidates, Found, Gaps, empty_ids, merged, oldest_of_newest
+from feed.order import OLDEST, Key
+from feed.query import Query
+from feed.stages import Filter, GapFiller, Hydrator, Rule, Scorer, Source
+from feed.telemetry import Trace
+
+log = logging.getLogger("foryou.pipeline")
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """The newest candidates (n,), newest first, and the lists that should be rebuilt.
+
+    `oldest` is the place of the oldest candidate when there may be more below it, else None:
+    W in docs/architecture.md.
+    """
+
+    candidates: Candidates
+    oldest: Key | None
+    missing: dict[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A recipe: which stages, in which order (`mixer.home_feed`)."""
+
+    sources: Sequence[Source]
+    gap_filler: GapFiller
+    hydrators: Sequence[Hydrator]
+    filters: Sequence[Filter]
+    scorer: Scorer
+    rules: Sequence[Rule]
+    source_deadline_s: float
+
+    async def gather(self, query: Query, trace: Trace) -> Gathered:
+        """Return the newest `query.n` candidates below `query.before`, whatever the caches hold.
+
+        Raises:
+            Unavailable: A cached list is silent and the truth cannot be reached.
+        """
+        with trace.timed("sources"):
+            found = await asyncio.gather(*(self._find(each, query, trace) for each in self.sources))
+        # Gaps wholly below the nth newest row need no filling: nothing there is among the n.
+        seen = merged(found)
+        down_to = oldest_of_newest(seen, query.n)
+        gaps = Gaps.joined([each.gaps for each in found]).reaching(down_to)
+        if len(gaps):
+            with trace.timed("below_floor"):
+                below = await self.gap_filler.fill(query, gaps, down_to)
+            seen = merged([*found, below])
+        newest = seen.take(np.arange(min(len(seen), query.n)))
+        oldest = oldest_of_newest(newest, query.n)
+        trace.n_candidates = len(newest)
+        trace.building = trace.building or any(each.missing for each in found)
+        return Gathered(
+            newest,
+            None if oldest == OLDEST else oldest,
+            {each.source: each.missing for each in found if each.missing},
+        )
+
+    async def slate(self, query: Query, candidates: Candidates, trace: Trace) -> Candidates:
+        """Return the candidates in the order to be shown; only filters and collapsing drop rows."""
+        for hydrator in self.hydrators:
+            candidates = await self._hydrate(hydrator, query, candidates, trace)
+        for each in self.filters:
+            candidates = _filtered(each, query, candidates, trace)
+        candidates = _ordered(self.scorer, query, candidates, trace)
+        for rule in self.rules:
+            candidates = _ruled(rule, candidates, trace)
+        return candidates
+
+    def ranker(self, trace: Trace) -> str:
+        """Name what ordered the slate: the scorer, or time when it had to be skipped."""
+        return "chronological" if self.scorer.name in trace.degraded else self.scorer.name
+
+    async def _find(self, source: Source, query: Query, trace: Trace) -> Found:
+        try:
+            with trace.timed(source.name):
+                async with asyncio.timeout(self.source_deadline_s):
+                    return await source.find(query)
+        except Exception as error:
+            _skipped(source.name, error, trace)
+            return Found(empty_ids(), empty_ids(), source.name, source.unknown(query))
+
+    async def _hydrate(
+        self, hydrator: Hydrator, query: Query, candidates: Candidates, trace: Trace
+    ) -> Candidates:
+        try:
+            with trace.timed(hydrator.name):
+                async with asyncio.timeout(self.source_deadline_s):
+                    columns = await hydrator.hydrate(query, candidates)
+            return candidates.with_columns(columns)
+        except Exception as error:
+            _skipped(hydrator.name, error, trace)
+            return candidates
+
+
+def _filtered(each: Filter, query: Query, candidates: Candidates, trace: Trace) -> Candidates:
+    try:
+        mask = each.keep(query, candidates)
+        if mask.shape != (len(candidates),) or mask.dtype != np.bool_:
+            raise ValueError(f"a mask of shape {mask.shape} and type {mask.dtype}")
+    except Exception as error:
+        _skipped(each.name, error, trace)
+        return candidates
+    trace.dropped[each.name] = int(len(mask) - mask.sum())
+    return candidates.take(mask)
+
+
+def _ordered(scorer: Scorer, query: Query, candidates: Candidates, trace: Trace) -> Candidates:
+    """Order by score, then by place; without usable scores the candidates stay newest first."""
+    try:
+        with trace.timed(scorer.name):
+            scores = scorer.score(candidates, query.now_ms)
+        _check_scores(scores, len(candidates))
+    except Exception as error:
+        _skipped(scorer.name, error, trace)
+        return candidates
+    rows = np.lexsort((candidates.ids, candidates.ms, scores))[::-1]
+    return candidates.with_columns({"score": scores}).take(rows)
+
+
+def _check_scores(scores: npt.NDArray[np.float64], n: int) -> None:
+    if scores.shape != (n,):
+        raise ValueError(f"scores of shape {scores.shape}, not ({n},)")
+    if not np.isfinite(scores).all():
+        # NaN compares as neither larger nor smaller, and could hold the top for ever.
+        raise ValueError("scores that are not finite")
+
+
+def _ruled(rule: Rule, candidates: Candidates, trace: Trace) -> Candidates:
+    try:
+        with trace.timed(rule.name):
+            return rule.apply(candidates)
+    except Exception as error:
+        _skipped(rule.name, error, trace)
+        return candidates
+
+
+def _skipped(stage: str, error: Exception, trace: Trace) -> None:
+    trace.degraded.append(stage)
+    log.warning("stage skipped", extra={"stage": stage, "error": repr(error)})

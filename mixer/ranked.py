@@ -1,0 +1,250 @@
+"""A ranked session: a frozen slate, its pages, its renewal when it has expired, and its tail.
+
+`tests/properties/paging_model.py` is this file as a model: lists in, pages out.
+"""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from feed.candidates import Candidates, Gaps, empty_ids
+from feed.errors import Unavailable
+from feed.order import NEWEST, OLDEST, Ids, Key
+from feed.query import Query, Viewer
+from feed.telemetry import Trace
+from mixer.chains import Chains
+from mixer.page import Item, Page
+from mixer.pipeline import Pipeline
+from mixer.safety import Safety
+from mixer.upkeep import Upkeep
+from mixer.viewers import ViewerReader
+from snapshots.cursor import Cursor
+from snapshots.snapshot import Head, Snapshot, slate_columns
+from snapshots.store import SnapshotStore
+from storage.page import PostRow
+from storage.timelines import PostgresTimelines
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """How many posts are ranked, and how many a chain of cursors remembers as served."""
+
+    candidates: int
+    served_memory: int
+
+
+@dataclass(frozen=True)
+class Rooms:
+    """What a ranked session reads and writes."""
+
+    viewers: ViewerReader
+    timelines: PostgresTimelines
+    snapshots: SnapshotStore
+    chains: Chains
+    upkeep: Upkeep
+
+
+class RankedFeed:
+    """Opens ranked sessions and turns their pages."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        safety: Safety,
+        rooms: Rooms,
+        bounds: Bounds,
+        *,
+        token: Callable[[], str],
+    ) -> None:
+        """Rank with `pipeline`; `token` makes fresh snapshot ids and nonces."""
+        self._pipeline = pipeline
+        self._safety = safety
+        self._rooms = rooms
+        self._bounds = bounds
+        self._token = token
+
+    async def open(self, cursor: Cursor, limit: int, now_ms: int) -> Page:
+        """Freeze a slate and return its first page.
+
+        Raises:
+            Unavailable: The truth cannot be reached.
+        """
+        trace = Trace()
+        cursor = replace(cursor, snapshot_id=self._token())
+        snapshot, viewer = await self._freeze(cursor, empty_ids(), now_ms, trace)
+        cursor = replace(cursor, nonce=snapshot.head.nonce)
+        page = await self._slate_page(cursor, snapshot, limit, trace)
+        return replace(page, follows=len(viewer.followees) > 0)
+
+    async def next(self, cursor: Cursor, limit: int, now_ms: int) -> Page:
+        """Return the page at a cursor, from a renewed slate when its snapshot has expired.
+
+        Raises:
+            Unavailable: The truth cannot be reached.
+        """
+        trace = Trace()
+        if cursor.part == "tail":
+            return await self._tail_page(cursor, limit, trace)
+        snapshot = await self._read(cursor, trace)
+        if snapshot is not None:
+            return await self._slate_page(cursor, snapshot, limit, trace)
+        return await self._renewed(cursor, limit, now_ms, trace)
+
+    async def _read(self, cursor: Cursor, trace: Trace) -> Snapshot | None:
+        """Return the cursor's own snapshot; another one under its id counts as expired."""
+        try:
+            snapshot = await self._rooms.snapshots.read(cursor.viewer_id, cursor.snapshot_id)
+        except Unavailable:
+            trace.degraded.append("snapshot")
+            return None
+        return snapshot if snapshot and snapshot.head.nonce == cursor.nonce else None
+
+    async def _renewed(self, cursor: Cursor, limit: int, now_ms: int, trace: Trace) -> Page:
+        """Go on in a new slate, without what this chain of cursors was served."""
+        before = await self._rooms.chains.served(cursor, cursor.base + cursor.position, trace)
+        if len(before) + self._bounds.candidates > self._bounds.served_memory:
+            # The memory of this chain is full; the rest comes in order of time, from the top.
+            tail = replace(cursor, part="tail", base=len(before), key=NEWEST)
+            return await self._tail_page(tail, limit, trace)
+        cursor = replace(cursor, snapshot_id=_renewed_id(cursor), position=0, base=len(before))
+        snapshot, _ = await self._freeze(cursor, before, now_ms, trace)
+        cursor = replace(cursor, nonce=snapshot.head.nonce)
+        await self._rooms.chains.note_before(cursor, snapshot, before, trace)
+        page = await self._slate_page(cursor, snapshot, limit, trace)
+        return replace(page, renewed=True)
+
+    async def _freeze(
+        self, cursor: Cursor, before: Ids, now_ms: int, trace: Trace
+    ) -> tuple[Snapshot, Viewer]:
+        """Rank the newest candidates without `before`, and keep the result under the cursor's id.
+
+        The newest are cut by time, never by rank: the slate holds all at or above its oldest.
+        """
+        with trace.timed("viewer"):
+            viewer = await self._rooms.viewers.load(cursor.viewer_id)
+        query = Query(viewer, self._bounds.candidates, NEWEST, now_ms)
+        gathered = await self._pipeline.gather(query, trace)
+        slate = await self._pipeline.slate(query, gathered.candidates, trace)
+        slate = await self._without_served(slate, before)
+        self._rooms.upkeep.after(viewer, gathered.missing, opened=len(before) == 0)
+        head = Head(
+            id=cursor.snapshot_id,
+            nonce=self._token(),
+            session_id=cursor.session_id,
+            created_ms=now_ms,
+            ranker=self._pipeline.ranker(trace),
+            oldest=gathered.oldest,
+        )
+        snapshot = _snapshot(head, slate)
+        try:
+            with trace.timed("snapshot"):
+                kept = await self._rooms.snapshots.freeze(viewer.id, snapshot, now_ms)
+        except Unavailable:
+            trace.degraded.append("snapshot")
+            kept = snapshot  # the next page renews it, without what this one serves
+        return kept, viewer
+
+    async def _without_served(self, slate: Candidates, before: Ids) -> Candidates:
+        """Drop what the chain was served, and other reposts of the same originals."""
+        if not len(before):
+            return slate
+        originals = await self._rooms.timelines.originals(before[before > 0])
+        shows = slate.columns.get("original", slate.ids)
+        return slate.take(~(np.isin(slate.ids, np.abs(before)) | np.isin(shows, originals)))
+
+    async def _slate_page(
+        self, cursor: Cursor, snapshot: Snapshot, limit: int, trace: Trace
+    ) -> Page:
+        with trace.timed("page"):
+            items, row = await self._safety.from_slate(
+                cursor.viewer_id, snapshot, cursor.position, limit
+            )
+        looked_at = _signed(snapshot, cursor.position, row, {item.position for item in items})
+        await self._rooms.chains.note(cursor, snapshot, looked_at, trace)
+        following = await self._following(cursor, snapshot, row, trace)
+        if not items and following is not None and following.part == "tail":
+            return await self._tail_page(following, limit, trace)
+        return Page(
+            items=items,
+            next=following,
+            mode="ranked",
+            cursor=cursor,
+            trace=trace,
+            snapshot=snapshot,
+        )
+
+    async def _following(
+        self, cursor: Cursor, snapshot: Snapshot, row: int, trace: Trace
+    ) -> Cursor | None:
+        """Return where the session goes on: in the slate, in the tail, or nowhere."""
+        if row < len(snapshot):
+            return replace(cursor, position=row)
+        if snapshot.head.oldest is None:
+            return None
+        tail = replace(
+            cursor, part="tail", position=row, base=cursor.base + row, key=snapshot.head.oldest
+        )
+        posts, key = await self._tail(tail, 1, trace)
+        return tail if posts or key else None
+
+    async def _tail_page(self, cursor: Cursor, limit: int, trace: Trace) -> Page:
+        posts, key = await self._tail(cursor, limit, trace)
+        items = [
+            Item(post, "below_floor", cursor.position + place) for place, post in enumerate(posts)
+        ]
+        await self._rooms.chains.record_tail(cursor, [post.id for post in posts], trace)
+        following = replace(cursor, key=key, position=cursor.position + len(items))
+        return Page(
+            items=items,
+            next=following if key else None,
+            mode="ranked",
+            cursor=cursor,
+            trace=trace,
+        )
+
+    async def _tail(
+        self, cursor: Cursor, limit: int, trace: Trace
+    ) -> tuple[list[PostRow], Key | None]:
+        """Read posts below the cursor's key from the truth, without what the chain was served."""
+        viewer = await self._rooms.viewers.load(cursor.viewer_id)
+        served = await self._rooms.chains.served(cursor, cursor.base, trace)
+        originals = set((await self._rooms.timelines.originals(served[served > 0])).tolist())
+        looked_at = set(np.abs(served).tolist())
+        in_network = set(viewer.authors.tolist())
+        everybody = Gaps.everywhere(viewer.authors)
+
+        async def more(below: Key, n: int) -> tuple[Ids, Ids]:
+            return await self._rooms.timelines.newest_posts(everybody.under(below), OLDEST, n)
+
+        def skip(post: PostRow) -> bool:
+            """One original appears once: it was served, or comes by itself further down."""
+            comes = post.is_repost and post.original_author_id in in_network
+            return post.id in looked_at or post.original in originals or comes
+
+        with trace.timed("tail"):
+            below = cursor.key or NEWEST
+            return await self._safety.from_list(viewer.id, more, below, limit, skip)
+
+
+def _signed(snapshot: Snapshot, start: int, end: int, shown: set[int]) -> Ids:
+    """Return the rows' ids (end - start,) for the chain, negative where nothing was shown.
+
+    Such a row is not looked at again, but what it would have reposted may still come by itself.
+    """
+    ids = snapshot.ids[start:end]
+    return np.where([row in shown for row in range(start, end)], ids, -ids)
+
+
+def _snapshot(head: Head, slate: Candidates) -> Snapshot:
+    n = len(slate)
+    folded = slate.columns.get("folded")
+    flat, starts = slate_columns(folded.tolist() if folded is not None else [()] * n)
+    return Snapshot(head, slate.ids, slate["source"], flat, starts)
+
+
+def _renewed_id(cursor: Cursor) -> str:
+    """Derive the id of the next snapshot, so that a retry of this cursor finds the same one."""
+    text = f"{cursor.snapshot_id}:{cursor.nonce}:{cursor.position}"
+    return hashlib.sha256(text.encode()).hexdigest()[:24]

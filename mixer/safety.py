@@ -1,0 +1,112 @@
+"""Fills a page with what the viewer may see now, as decided by the page query on the primary.
+
+It fails closed: when the query cannot be answered there is no page. What it refuses is refilled
+from deeper in the same list, within a bound, so that a page shortened by it is not the end.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+import numpy as np
+
+from feed.candidates import SOURCES
+from feed.order import Ids, Key, Mask
+from mixer.page import Item
+from snapshots.snapshot import Snapshot
+from storage.page import PostRow
+
+SPARE = 5
+"""Rows asked for beyond the page, so that a few refused ones cost no second query."""
+
+
+class VisiblePosts(Protocol):
+    """Where the page query runs (`storage.page.PageReader`)."""
+
+    async def visible(self, viewer_id: int, ids: Ids, must_follow: Mask) -> list[PostRow]:
+        """Return those of these posts that the viewer may see now."""
+        ...
+
+
+More = Callable[[Key, int], Awaitable[tuple[Ids, Ids]]]
+"""From a place and n to the ids and times of the newest n posts below it; fewer means no more."""
+
+
+class Safety:
+    """Checks rows in order until a page is full, the list ends, or `scan` rows were looked at."""
+
+    def __init__(self, posts: VisiblePosts, *, scan: int) -> None:
+        """Check with `posts`."""
+        self._posts = posts
+        self._scan = scan
+
+    async def from_slate(
+        self, viewer_id: int, snapshot: Snapshot, start: int, limit: int
+    ) -> tuple[list[Item], int]:
+        """Return the items of a page that begins at row `start`, and the row the next begins at.
+
+        Raises:
+            Unavailable: The truth cannot be reached.
+        """
+        items: list[Item] = []
+        row, last = start, min(len(snapshot), start + self._scan)
+        while row < last and len(items) < limit:
+            end = min(last, row + limit - len(items) + SPARE)
+            visible = await self._visible(viewer_id, snapshot, row, end)
+            while row < end and len(items) < limit:
+                item = _item(snapshot, row, visible)
+                items += [item] if item else []
+                row += 1
+        return items, row
+
+    async def from_list(
+        self,
+        viewer_id: int,
+        more: More,
+        below: Key,
+        limit: int,
+        skip: Callable[[PostRow], bool] = lambda _: False,
+    ) -> tuple[list[PostRow], Key | None]:
+        """Return the newest visible posts below a place, and the place the next page begins below.
+
+        That place is None exactly when no visible post is left, as far as `scan` rows show.
+
+        Raises:
+            Unavailable: The truth cannot be reached.
+        """
+        found: list[PostRow] = []
+        scanned = 0
+        n = limit + 1 + SPARE
+        while scanned < self._scan:
+            ids, ms = await more(below, n)
+            follow = np.ones(len(ids), dtype=np.bool_)
+            rows = await self._posts.visible(viewer_id, ids, follow)
+            found += [row for row in rows if not skip(row)]
+            if len(found) > limit:
+                last = found[limit - 1]
+                return found[:limit], Key(last.ms, last.id)
+            if len(ids) < n:
+                return found, None
+            below = Key(int(ms[-1]), int(ids[-1]))
+            scanned += n
+        return found, below
+
+    async def _visible(
+        self, viewer_id: int, snapshot: Snapshot, row: int, end: int
+    ) -> dict[int, PostRow]:
+        ids = [post for each in range(row, end) for post in snapshot.group(each)]
+        follow = np.ones(len(ids), dtype=np.bool_)
+        found = await self._posts.visible(viewer_id, np.array(ids, dtype=np.int64), follow)
+        return {post.id: post for post in found}
+
+
+def _item(snapshot: Snapshot, row: int, visible: dict[int, PostRow]) -> Item | None:
+    """Show a row by the best of its posts that is visible, or not at all."""
+    posts = [visible[post] for post in snapshot.group(row) if post in visible]
+    if not posts:
+        return None
+    reposts = sorted((post for post in posts if post.is_repost), key=_place, reverse=True)
+    return Item(posts[0], SOURCES[snapshot.sources[row]], row, tuple(reposts))
+
+
+def _place(post: PostRow) -> Key:
+    return Key(post.ms, post.id)

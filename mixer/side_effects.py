@@ -1,0 +1,46 @@
+"""What a request leaves to be done after its answer: bounded, counted, never just forgotten."""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+log = logging.getLogger("foryou.side_effects")
+
+
+class SideEffects:
+    """Runs coroutines beside the requests, at most `bound` at a time; more are dropped and counted.
+
+    Everything given here heals by itself when it is dropped: the next open asks again.
+    """
+
+    def __init__(self, *, bound: int) -> None:
+        """Run at most `bound` at a time."""
+        self._bound = bound
+        self._running: set[asyncio.Task[Any]] = set()
+        self.dropped = 0
+        self.failed = 0
+
+    def start(self, name: str, work: Coroutine[Any, Any, Any]) -> None:
+        """Start `work` unless too much is running already."""
+        if len(self._running) >= self._bound:
+            self.dropped += 1
+            work.close()
+            return
+        task = asyncio.create_task(work, name=name)
+        self._running.add(task)
+        task.add_done_callback(self._ended)
+
+    async def drain(self) -> None:
+        """Wait until everything started has ended."""
+        while self._running:
+            await asyncio.wait(self._running)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._running.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self.failed += 1
+            log.warning(
+                "side effect failed",
+                extra={"work": task.get_name(), "error": repr(task.exception())},
+            )

@@ -1,0 +1,59 @@
+"""What a read leaves behind: the visit is stamped, missing lists are rebuilt, others live on."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from feed.query import Viewer
+from mixer.side_effects import SideEffects
+from storage import keys
+from storage.connections import Postgres
+from storage.feeds import Feeds
+from storage.rebuild import Rebuild
+from storage.users import stamp_visit
+
+
+class Upkeep:
+    """Keeps the cached lists of those who read, beside their requests."""
+
+    def __init__(
+        self,
+        effects: SideEffects,
+        postgres: Postgres,
+        feeds: Feeds,
+        rebuild: Rebuild,
+        *,
+        token: Callable[[], str],
+        at_once: int,
+        ttl_s: int,
+    ) -> None:
+        """Rebuild at most `at_once` lists at the same time; `token` makes a fresh marker."""
+        self._effects = effects
+        self._postgres = postgres
+        self._feeds = feeds
+        self._rebuild = rebuild
+        self._token = token
+        self._slots = asyncio.Semaphore(at_once)
+        self._ttl_s = ttl_s
+
+    def after(
+        self, viewer: Viewer, missing: Mapping[str, tuple[int, ...]], *, opened: bool
+    ) -> None:
+        """Start what a page leaves to do; only an opening counts as a visit."""
+        if opened or missing:
+            self._effects.start("upkeep", self._after(viewer, missing, opened=opened))
+
+    async def _after(
+        self, viewer: Viewer, missing: Mapping[str, tuple[int, ...]], *, opened: bool
+    ) -> None:
+        if opened:
+            # Before any rebuild: from now on fan-out counts this viewer as active.
+            async with self._postgres.connection() as connection:
+                await stamp_visit(connection, viewer.id)
+            lists = [keys.feed(viewer.id), *(keys.outbox(each) for each in viewer.pulled.tolist())]
+            await self._feeds.touch(lists, ttl_s=self._ttl_s)
+        for viewer_id in missing.get("pushed_feed", ()):
+            async with self._slots:
+                await self._rebuild.feed(viewer_id, self._token())
+        for author_id in missing.get("author_outbox", ()):
+            async with self._slots:
+                await self._rebuild.outbox(author_id, self._token())

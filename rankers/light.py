@@ -1,0 +1,81 @@
+"""The light rankers: two transparent formulas over all candidates, chosen by name."""
+
+import numpy as np
+import numpy.typing as npt
+
+from feed.candidates import Candidates
+from feed.errors import Misconfigured
+from feed.stages import Scorer
+
+Scores = npt.NDArray[np.float64]
+Numbers = npt.NDArray[np.float64] | npt.NDArray[np.int64] | float
+
+MS_PER_HOUR = 3_600_000
+
+
+def engagement_decay(*, likes: Numbers, comments: Numbers, age_h: Numbers) -> Scores:
+    """Score by engagement, decaying with age: (1 + 2 likes + 3 comments) / (age_h + 2)^1.5.
+
+    >>> round(float(engagement_decay(likes=10, comments=2, age_h=1)), 2)
+    5.2
+    """
+    return np.asarray((1 + 2 * likes + 3 * comments) / (age_h + 2) ** 1.5)
+
+
+def affinity_decay(
+    *, affinity: Numbers, likes: Numbers, comments: Numbers, age_h: Numbers
+) -> Scores:
+    """Score by closeness, damped engagement and age.
+
+    affinity (1 + ln(1 + likes + 3 comments)) / (age_h + 2)^1.5
+
+    >>> round(float(affinity_decay(affinity=0.9, likes=0, comments=0, age_h=1)), 4)
+    0.1732
+    """
+    interest = affinity * (1 + np.log1p(likes + 3 * comments))
+    return np.asarray(interest / (age_h + 2) ** 1.5)
+
+
+class EngagementDecay:
+    """What everybody engages with, the same order for every viewer."""
+
+    name = "engagement_decay"
+
+    def score(self, candidates: Candidates, now_ms: int) -> Scores:
+        """Return scores (n,) from the columns likes and comments."""
+        return engagement_decay(
+            likes=candidates["likes"],
+            comments=candidates["comments"],
+            age_h=_age_h(candidates, now_ms),
+        )
+
+
+class AffinityDecay:
+    """What those close to this viewer wrote, engagement counted by its logarithm."""
+
+    name = "affinity_decay"
+
+    def score(self, candidates: Candidates, now_ms: int) -> Scores:
+        """Return scores (n,) from the columns affinity, likes and comments."""
+        return affinity_decay(
+            affinity=candidates["affinity"],
+            likes=candidates["likes"],
+            comments=candidates["comments"],
+            age_h=_age_h(candidates, now_ms),
+        )
+
+
+def light_ranker(name: str) -> Scorer:
+    """Return the formula of this name.
+
+    Raises:
+        Misconfigured: There is none of this name.
+    """
+    rankers: dict[str, Scorer] = {each.name: each for each in (AffinityDecay(), EngagementDecay())}
+    if name not in rankers:
+        raise Misconfigured(f"FORYOU_LIGHT_RANKER must be one of {', '.join(rankers)}, not {name}.")
+    return rankers[name]
+
+
+def _age_h(candidates: Candidates, now_ms: int) -> Scores:
+    return np.asarray(np.maximum(now_ms - candidates.ms, 0) / MS_PER_HOUR)

@@ -1,0 +1,88 @@
+"""A snapshot: the ordered ids of one opening of a feed, frozen, packed into a few kilobytes."""
+
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+from feed.candidates import empty_ids
+from feed.order import Ids, Key
+
+Codes = npt.NDArray[np.int8]
+
+
+@dataclass(frozen=True)
+class Head:
+    """What a snapshot says of itself.
+
+    `nonce` tells it from another snapshot frozen later under the same id. `oldest` is the place
+    of the oldest candidate: the chronological tail begins below it; None when nothing is below.
+    """
+
+    id: str
+    nonce: str
+    session_id: str
+    created_ms: int
+    ranker: str
+    oldest: Key | None
+    degraded: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A frozen slate of n rows.
+
+    `sources` (n,) are codes of `feed.candidates.SOURCES`. Row i may be shown by any post of
+    [ids[i], *folded[starts[i]:starts[i + 1]]]: reposts of one original, best first.
+    """
+
+    head: Head
+    ids: Ids
+    sources: Codes
+    folded: Ids
+    starts: Ids
+
+    def __len__(self) -> int:
+        """Return n."""
+        return len(self.ids)
+
+    def group(self, row: int) -> list[int]:
+        """Return the posts that can stand for a row, the best first."""
+        folded = self.folded[self.starts[row] : self.starts[row + 1]]
+        return [int(self.ids[row]), *folded.tolist()]
+
+
+def slate_columns(folded: list[tuple[int, ...]]) -> tuple[Ids, Ids]:
+    """Lay out tuples of folded posts (n of them) as one column and its n + 1 starts."""
+    lengths = np.array([0, *(len(each) for each in folded)], dtype=np.int64)
+    flat = [post for each in folded for post in each]
+    return np.array(flat, dtype=np.int64) if flat else empty_ids(), np.cumsum(lengths)
+
+
+def pack(snapshot: Snapshot) -> bytes:
+    """Pack a snapshot: one line of JSON, then the columns as little-endian bytes."""
+    head = orjson.dumps({**asdict(snapshot.head), "n": len(snapshot)})
+    columns = (
+        snapshot.ids.astype("<i8"),
+        snapshot.starts.astype("<i8"),
+        snapshot.folded.astype("<i8"),
+        snapshot.sources.astype("<i1"),
+    )
+    return b"\n".join([head, b"".join(column.tobytes() for column in columns)])
+
+
+def unpack(packed: bytes) -> Snapshot:
+    """Undo `pack`."""
+    line, _, columns = packed.partition(b"\n")
+    head = orjson.loads(line)
+    n = head.pop("n")
+    oldest = head.pop("oldest")
+    degraded = tuple(head.pop("degraded"))
+    ids = np.frombuffer(columns, dtype="<i8", count=n)
+    starts = np.frombuffer(columns, dtype="<i8", count=n + 1, offset=8 * n)
+    n_folded = int(starts[-1])
+    folded = np.frombuffer(columns, dtype="<i8", count=n_folded, offset=8 * (2 * n + 1))
+    sources = np.frombuffer(columns, dtype="<i1", count=n, offset=8 * (2 * n + 1 + n_folded))
+    key = None if oldest is None else Key(*oldest)
+    return Snapshot(Head(**head, oldest=key, degraded=degraded), ids, sources, folded, starts)

@@ -1,0 +1,125 @@
+"""The page query: hydrates posts and decides, on the primary, whether this viewer may see them.
+
+Whatever a cache said before, a post leaves the service through this query only.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from psycopg.rows import class_row
+
+from feed.order import Ids, Mask
+from storage.connections import Connection, Postgres
+
+# Every id involved is checked: the author (who is the reposter, for a repost), the author of the
+# original, and the author replied to.
+_VISIBLE = """
+WITH wanted AS (
+    SELECT id, must_follow, place
+      FROM unnest(%(ids)s::bigint[], %(must_follow)s::bool[]) WITH ORDINALITY
+        AS w(id, must_follow, place))
+SELECT p.id, p.effective_ms AS ms, p.author_id, author.name AS author_name, p.body, p.format,
+       p.media, p.lang, p.created_at, p.edited_at, p.repost_of, p.reply_to,
+       coalesce(s.likes, 0) AS likes, coalesce(s.comments, 0) AS comments,
+       coalesce(s.reposts, 0) AS reposts,
+       EXISTS (SELECT FROM reactions r WHERE r.viewer_id = %(viewer)s AND r.post_id = p.id
+                  AND r.kind = 'like' AND r.active) AS liked,
+       EXISTS (SELECT FROM engagements e WHERE e.viewer_id = %(viewer)s AND e.post_id = p.id
+                  AND e.type = 'impression' AND e.day > current_date - 7) AS seen,
+       follows.followee_id IS NOT NULL OR p.author_id = %(viewer)s AS in_network,
+       original.author_id AS original_author_id, original_author.name AS original_author_name,
+       original.body AS original_body, original.format AS original_format,
+       original.media AS original_media, original.created_at AS original_created_at
+  FROM wanted
+  JOIN posts p ON p.id = wanted.id
+  JOIN users author ON author.id = p.author_id
+  LEFT JOIN post_stats s ON s.post_id = p.id
+  LEFT JOIN follows ON follows.follower_id = %(viewer)s AND follows.followee_id = p.author_id
+  LEFT JOIN posts original ON original.id = p.repost_of
+  LEFT JOIN users original_author ON original_author.id = original.author_id
+  LEFT JOIN posts parent ON parent.id = p.reply_to
+ WHERE p.deleted_at IS NULL
+   AND (p.repost_of IS NULL OR (original.id IS NOT NULL AND original.deleted_at IS NULL))
+   AND (NOT wanted.must_follow OR p.author_id = %(viewer)s OR follows.followee_id IS NOT NULL)
+   AND NOT EXISTS (SELECT FROM blocks
+                    WHERE blocker_id = %(viewer)s
+                      AND blocked_id IN (p.author_id, original.author_id, parent.author_id))
+   AND NOT EXISTS (SELECT FROM blocks
+                    WHERE blocked_id = %(viewer)s
+                      AND blocker_id IN (p.author_id, original.author_id, parent.author_id))
+   AND NOT EXISTS (SELECT FROM mutes
+                    WHERE muter_id = %(viewer)s AND (until IS NULL OR until > now())
+                      AND muted_id IN (p.author_id, original.author_id, parent.author_id))
+   AND NOT EXISTS (SELECT FROM hidden_posts
+                    WHERE viewer_id = %(viewer)s AND post_id IN (p.id, original.id))
+ ORDER BY wanted.place
+"""
+
+
+@dataclass(frozen=True)
+class PostRow:
+    """One post as this viewer may see it; the original_… fields are set for a repost."""
+
+    id: int
+    ms: int
+    author_id: int
+    author_name: str
+    body: str
+    format: str
+    media: list[dict[str, Any]]
+    lang: str | None
+    created_at: datetime
+    edited_at: datetime | None
+    repost_of: int | None
+    reply_to: int | None
+    likes: int
+    comments: int
+    reposts: int
+    liked: bool
+    seen: bool
+    in_network: bool
+    original_author_id: int | None
+    original_author_name: str | None
+    original_body: str | None
+    original_format: str | None
+    original_media: list[dict[str, Any]] | None
+    original_created_at: datetime | None
+
+    @property
+    def is_repost(self) -> bool:
+        """Whether it shows another post and adds nothing of its own; with a body it is a quote."""
+        return self.repost_of is not None and not self.body and not self.media
+
+    @property
+    def original(self) -> int:
+        """The post that is shown."""
+        return self.repost_of if self.is_repost and self.repost_of is not None else self.id
+
+
+async def visible_posts(
+    connection: Connection, viewer_id: int, ids: Ids, must_follow: Mask
+) -> list[PostRow]:
+    """Return the posts among `ids` (n,) that the viewer may see now, in the given order.
+
+    `must_follow` (n,) says which are in-network: those go when their author is not followed now.
+    """
+    values = {"viewer": viewer_id, "ids": ids.tolist(), "must_follow": must_follow.tolist()}
+    async with connection.cursor(row_factory=class_row(PostRow), binary=True) as cursor:
+        await cursor.execute(_VISIBLE, values)
+        return await cursor.fetchall()
+
+
+class PageReader:
+    """The page query for the mixer, on a connection of the pool for each call."""
+
+    def __init__(self, postgres: Postgres) -> None:
+        """Read from `postgres`, the primary."""
+        self._postgres = postgres
+
+    async def visible(self, viewer_id: int, ids: Ids, must_follow: Mask) -> list[PostRow]:
+        """Return those of these posts that the viewer may see now, as `visible_posts` does."""
+        if not len(ids):
+            return []
+        async with self._postgres.connection() as connection:
+            return await visible_posts(connection, viewer_id, ids, must_follow)

@@ -1,0 +1,63 @@
+"""Rebuilds a missing cached list from Postgres, while fan-out goes on.
+
+The order of the steps is what makes it right: a building marker first, so that fan-out pushes
+into the list from now on; then the truth; then a merge that only the holder of the marker can do.
+"""
+
+import numpy as np
+
+from feed.candidates import Gaps
+from feed.order import OLDEST, Ids
+from storage import keys
+from storage.connections import Connection, Postgres
+from storage.feeds import Feeds
+from storage.timelines import newest_posts
+
+
+class Rebuild:
+    """Rebuilds pushed feeds and author outboxes, one list at a time."""
+
+    def __init__(
+        self, postgres: Postgres, feeds: Feeds, *, cap: int, ttl_s: int, building_ttl_s: int
+    ) -> None:
+        """Read from `postgres` into lists of `feeds` of at most `cap` entries."""
+        self._postgres = postgres
+        self._feeds = feeds
+        self._cap = cap
+        self._ttl_s = ttl_s
+        self._building_ttl_s = building_ttl_s
+
+    async def feed(self, viewer_id: int, token: str) -> bool:
+        """Rebuild a viewer's pushed feed; False when it exists, or somebody else is at it."""
+        key = keys.feed(viewer_id)
+        if not await self._feeds.begin(key, token, ttl_s=self._building_ttl_s):
+            return False
+        async with self._postgres.connection() as connection:
+            followees = await followees_of(connection, viewer_id)
+        return await self._fill(key, token, followees)
+
+    async def outbox(self, author_id: int, token: str) -> bool:
+        """Rebuild an author's outbox; False when it exists, or somebody else is at it."""
+        key = keys.outbox(author_id)
+        if not await self._feeds.begin(key, token, ttl_s=self._building_ttl_s):
+            return False
+        return await self._fill(key, token, np.array([author_id], dtype=np.int64))
+
+    async def _fill(self, key: str, token: str, authors: Ids) -> bool:
+        async with self._postgres.connection() as connection:
+            gaps = Gaps.everywhere(authors)
+            ids, ms = await newest_posts(connection, gaps, OLDEST, self._cap + 1)
+        # One row more than fits: its time is the floor, above which the list is complete.
+        floor_ms = int(ms[self._cap]) if len(ids) > self._cap else None
+        kept = slice(None, self._cap)
+        return await self._feeds.finish(
+            key, token, ids[kept], ms[kept], floor_ms, ttl_s=self._ttl_s
+        )
+
+
+async def followees_of(connection: Connection, viewer_id: int) -> Ids:
+    """Return whom a viewer follows, as the primary knows it now."""
+    cursor = await connection.execute(
+        "SELECT followee_id FROM follows WHERE follower_id = %s", (viewer_id,)
+    )
+    return np.array([row[0] for row in await cursor.fetchall()], dtype=np.int64)

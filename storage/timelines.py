@@ -1,0 +1,113 @@
+"""Reads posts by author and time from Postgres: own posts, gaps of cached lists, the tail."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from feed.candidates import FORMATS, Gaps, empty_ids
+from feed.order import Ids, Key
+from storage.connections import Connection, Postgres
+
+_NEWEST = """
+SELECT p.id, p.effective_ms
+  FROM unnest(%(authors)s::bigint[], %(ms)s::bigint[], %(ids)s::bigint[]) AS gap(author_id, ms, id)
+ CROSS JOIN LATERAL (
+       SELECT id, effective_ms FROM posts
+        WHERE author_id = gap.author_id AND deleted_at IS NULL
+          AND (effective_ms, id) <= (gap.ms, gap.id)
+          AND (effective_ms, id) >= (%(down_to_ms)s, %(down_to_id)s)
+        ORDER BY effective_ms DESC, id DESC
+        LIMIT %(n)s) AS p
+ ORDER BY p.effective_ms DESC, p.id DESC
+ LIMIT %(n)s
+"""
+
+
+async def newest_posts(connection: Connection, gaps: Gaps, down_to: Key, n: int) -> tuple[Ids, Ids]:
+    """Return ids and effective times (at most n,) of the newest posts inside these gaps.
+
+    Touches at most n rows an author, so that one busy author never crowds out the others.
+    An author in two gaps gives each post once or twice; the merge keeps one.
+    """
+    values = {
+        "authors": gaps.authors.tolist(),
+        "ms": gaps.ms.tolist(),
+        "ids": gaps.ids.tolist(),
+        "down_to_ms": down_to.ms,
+        "down_to_id": down_to.id,
+        "n": n,
+    }
+    async with connection.cursor(binary=True) as cursor:
+        await cursor.execute(_NEWEST, values)
+        rows = np.array(await cursor.fetchall(), dtype=np.int64).reshape(-1, 2)
+    return rows[:, 0], rows[:, 1]
+
+
+class PostgresTimelines:
+    """Timelines for sources, a connection of the pool for each read."""
+
+    def __init__(self, postgres: Postgres) -> None:
+        """Read from `postgres`."""
+        self._postgres = postgres
+
+    async def newest_posts(self, gaps: Gaps, down_to: Key, n: int) -> tuple[Ids, Ids]:
+        """Return the newest posts inside these gaps, as `newest_posts` does."""
+        if not len(gaps):
+            return empty_ids(), empty_ids()
+        async with self._postgres.connection() as connection:
+            return await newest_posts(connection, gaps, down_to, n)
+
+    async def signals(self, ids: Ids) -> "Signals":
+        """Return the signals of the posts that exist, as `load_signals` does."""
+        async with self._postgres.connection() as connection:
+            return await load_signals(connection, ids)
+
+    async def originals(self, ids: Ids) -> Ids:
+        """Return the distinct originals that these posts show, as `originals_of` does."""
+        if not len(ids):
+            return empty_ids()
+        async with self._postgres.connection() as connection:
+            return await originals_of(connection, ids)
+
+
+_SIGNALS = """
+SELECT p.id, p.author_id,
+       CASE WHEN p.body = '' AND p.media = '[]' THEN coalesce(p.repost_of, p.id) ELSE p.id END,
+       array_position(%s, p.format) - 1,
+       coalesce(s.likes, 0), coalesce(s.comments, 0), coalesce(s.reposts, 0)
+  FROM posts p LEFT JOIN post_stats s ON s.post_id = p.id
+ WHERE p.id = ANY(%s::bigint[]) AND p.deleted_at IS NULL
+"""
+
+
+@dataclass(frozen=True)
+class Signals:
+    """What ranking needs of posts, as columns (m,) in no particular order."""
+
+    ids: Ids
+    authors: Ids
+    originals: Ids
+    formats: Ids
+    likes: Ids
+    comments: Ids
+    reposts: Ids
+
+
+async def load_signals(connection: Connection, ids: Ids) -> Signals:
+    """Load the signals of those of these posts (n,) that are not deleted."""
+    async with connection.cursor(binary=True) as cursor:
+        await cursor.execute(_SIGNALS, (list(FORMATS), ids.tolist()))
+        rows = np.array(await cursor.fetchall(), dtype=np.int64).reshape(-1, 7)
+    return Signals(*rows.T)
+
+
+_ORIGINALS = """
+SELECT DISTINCT CASE WHEN body = '' AND media = '[]' THEN coalesce(repost_of, id) ELSE id END
+  FROM posts WHERE id = ANY(%s::bigint[])
+"""
+
+
+async def originals_of(connection: Connection, ids: Ids) -> Ids:
+    """Return the distinct originals (k,) that these posts show: a repost shows another post."""
+    cursor = await connection.execute(_ORIGINALS, (ids.tolist(),))
+    return np.array([row[0] for row in await cursor.fetchall()], dtype=np.int64)
