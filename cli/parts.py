@@ -1,6 +1,7 @@
 """Runs this very program again as a child process: the parts of `foryou up`, and its import."""
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -23,6 +24,11 @@ def environ_of(settings: Settings) -> dict[str, str]:
         for name, value in asdict(settings).items()
         if value != defaults[name]
     }
+
+
+def as_shell(environ: Mapping[str, str]) -> str:
+    """Write an environment as lines that a shell can read."""
+    return "\n".join(f"{name}={shlex.quote(value)}" for name, value in sorted(environ.items()))
 
 
 def _foryou(*arguments: str) -> tuple[str, ...]:
@@ -52,7 +58,7 @@ def run_import(folder: Path, environ: Mapping[str, str]) -> bool:
     """Run `foryou import` on a folder, its report on stderr; say whether it went well."""
     program = Program(
         name="import",
-        command=_foryou("import", str(folder)),
+        command=_foryou("import", str(folder), "--shift-to-now"),
         folder=Path.cwd(),
         environ=_child_environ(environ),
         death_signal=signal.SIGKILL,

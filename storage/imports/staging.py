@@ -1,0 +1,100 @@
+"""The temporary tables of an import, filled through COPY with what the files hold."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from feed.errors import Conflict
+from storage.connections import Connection
+from storage.imports import effects
+from storage.imports.files import BadRow, RowFile, open_rows
+from storage.imports.kinds import Step
+from storage.imports.report import Listener, Refusal
+
+ROWS_BETWEEN_NEWS = 5_000
+
+_LOCK = 0x696D706F7274  # "import"
+
+
+@asynccontextmanager
+async def alone(connection: Connection) -> AsyncIterator[None]:
+    """Hold the lock that only one import has.
+
+    Raises:
+        Conflict: Another one has it.
+    """
+    result = await connection.execute("SELECT pg_try_advisory_lock(%s)", [_LOCK])
+    row = await result.fetchone()
+    if row is None or not row[0]:
+        raise Conflict("Another import is running on this database; wait until it has ended.")
+    try:
+        yield
+    finally:
+        if not connection.broken:
+            await connection.execute("SELECT pg_advisory_unlock(%s)", [_LOCK])
+
+
+_REFUSED = "CREATE TEMP TABLE refused (line bigint, code text, detail text)"
+_LOGGED = """
+CREATE TEMP TABLE logged
+    (viewer_id bigint, post_id bigint, type text, at timestamptz, event_id uuid, dwell_ms integer)
+"""
+_DROP = """
+DROP TABLE IF EXISTS
+    staged_users, staged_posts, staged_follows, staged_engagements, refused, effects, logged
+"""
+
+
+@asynccontextmanager
+async def temporary_tables(connection: Connection, steps: Sequence[Step]) -> AsyncIterator[None]:
+    """Make the temporary tables, and drop them afterwards, since the connection is lent."""
+    for create in (_REFUSED, _LOGGED, effects.CREATE, *(step.create for step in steps)):
+        await connection.execute(create)
+    try:
+        yield
+    finally:
+        if not connection.broken:
+            await connection.execute(_DROP)
+
+
+class Staged(NamedTuple):
+    """One file, as it is in its temporary table: rows read, unreadable ones, the last line."""
+
+    step: Step
+    path: Path
+    read: int
+    bad: int
+    last_line: int
+
+
+async def stage(connection: Connection, step: Step, path: Path, listener: Listener) -> Staged:
+    """Copy a file into the temporary table of its kind; rows that cannot be read are refused.
+
+    Raises:
+        Invalid: The file cannot be read to its end.
+    """
+    with open_rows(path, step.fields) as rows:
+        staged = await _copy(connection, step, path, rows, listener)
+    await connection.execute(step.prepare)
+    return staged
+
+
+async def _copy(
+    connection: Connection, step: Step, path: Path, rows: RowFile, listener: Listener
+) -> Staged:
+    doing = f"reading {path.name}"
+    read = bad = last_line = 0
+    async with connection.cursor().copy(step.copy) as copy:
+        for row in rows.rows:
+            read += 1
+            last_line = row.line
+            if isinstance(row, BadRow):
+                bad += 1
+                listener.refused(Refusal(path.name, row.line, row.code, row.detail))
+            else:
+                await copy.write_row((row.line, *row.values))
+            if read % ROWS_BETWEEN_NEWS == 0:
+                listener.progress(doing, min(rows.tell(), rows.size - 1), rows.size)
+    listener.progress(doing, rows.size, rows.size)
+    return Staged(step, path, read, bad, last_line)
