@@ -71,6 +71,7 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
             ids=ids,
             cursors=cursors,
             home_feed=home_feed,
+            effects=effects,
             lag=lag,
         )
         with suppress(Unavailable):  # without Postgres the api starts all the same, and says so

@@ -56,7 +56,8 @@ class CursorSigner:
 
     def write(self, cursor: Cursor) -> str:
         """Return the text of a cursor."""
-        payload = orjson.dumps({"v": VERSION, **asdict(cursor)})
+        key = cursor.key and list(cursor.key)
+        payload = orjson.dumps({**asdict(cursor), "key": key, "v": VERSION})
         return _encode(payload + _signature(self._keys[0], payload))
 
     def read(self, text: str, *, viewer_id: int, requested: str | None) -> Cursor:

@@ -62,7 +62,9 @@ def slate_columns(folded: list[tuple[int, ...]]) -> tuple[Ids, Ids]:
 
 def pack(snapshot: Snapshot) -> bytes:
     """Pack a snapshot: one line of JSON, then the columns as little-endian bytes."""
-    head = orjson.dumps({**asdict(snapshot.head), "n": len(snapshot)})
+    oldest = snapshot.head.oldest
+    fields = {"oldest": oldest and list(oldest), "n": len(snapshot)}
+    head = orjson.dumps({**asdict(snapshot.head), **fields})
     columns = (
         snapshot.ids.astype("<i8"),
         snapshot.starts.astype("<i8"),
