@@ -5,11 +5,10 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from feed.errors import Misconfigured
 
@@ -58,12 +57,6 @@ class DataFolder:
         file = self.path / name
         return file.read_text().strip() if file.exists() else ""
 
-    def note_running(self, facts: Mapping[str, Any], environ: Mapping[str, str]) -> None:
-        """Leave word for other commands of what runs here."""
-        self.write("running.json", json.dumps(facts))
-        lines = [f"{name}='{value}'" for name, value in sorted(environ.items())]
-        self.write("environment", "\n".join(lines))
-
     def shorten_logs(self) -> None:
         """Move large logs aside; their writers append, so one can be emptied in place."""
         for log in self.logs.glob("*.log"):
@@ -83,7 +76,7 @@ def open_data_folder(path: Path) -> Iterator[DataFolder]:
     try:
         folder.logs.mkdir(parents=True, exist_ok=True)
         lock = (folder.path / "lock").open("a+")
-    except (PermissionError, FileExistsError, NotADirectoryError, OSError) as error:
+    except OSError as error:
         raise Misconfigured(
             f"The data folder {folder.path} cannot be written ({error.strerror}): choose another "
             "with --data DIR, or change its owner."

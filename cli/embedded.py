@@ -203,7 +203,7 @@ def _await_predecessor(data: Path) -> None:
 def _password(file: Path) -> str:
     """Read the password of this folder's server, or make one, readable by nobody else."""
     if not file.exists():
-        new = file.with_suffix(".new")
+        new = file.with_name(f"{file.name}.new")
         new.unlink(missing_ok=True)
         new.touch(mode=0o600)
         new.write_text(secrets.token_hex(32))

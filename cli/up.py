@@ -25,7 +25,7 @@ from cli.embedded import (
 )
 from cli.entry import refuse_open_door, settings_with
 from cli.migrate import migrate_database
-from cli.parts import environ_of, part_program, run_import
+from cli.parts import as_shell, environ_of, part_program, run_import
 from cli.processes import Program
 from cli.signals import Stopped, stopped_by_signals
 from cli.supervisor import Supervisor
@@ -113,9 +113,10 @@ def run(
         supervisor.add(part_program(name, address, environ))
     _await_feed(settings, supervisor, address, people)
     facts = _facts(settings, supervisor, address, people)
-    folder.note_running(facts, environ)
+    folder.write("environment", as_shell(environ))
+    folder.write("running.json", json.dumps(facts))
     click.echo(json.dumps(facts) if as_json else _welcome(settings, address, people))
-    _watch(supervisor, folder)
+    _watch(supervisor, folder, facts)
 
 
 # ---------------------------------------------------------------------- servers
@@ -211,10 +212,14 @@ def _identity(settings: Settings, user: int) -> dict[str, str] | None:
     return {"Authorization": f"Bearer {signed}"}
 
 
-def _watch(supervisor: Supervisor, folder: DataFolder) -> None:
+def _watch(supervisor: Supervisor, folder: DataFolder, facts: dict[str, Any]) -> None:
+    """Keep the parts running, `running.json` true and the logs short, for ever."""
     looked_at = time.monotonic()
     while True:
         supervisor.tick()
+        if facts["pids"] != (pids := supervisor.pids()):
+            facts = {**facts, "pids": pids}
+            folder.write("running.json", json.dumps(facts))
         if time.monotonic() - looked_at > _LOOK_AT_LOGS_S:
             folder.shorten_logs()
             looked_at = time.monotonic()

@@ -1,0 +1,105 @@
+"""`foryou up`: what it prints, what it survives, what it leaves behind, what it refuses."""
+
+import os
+import signal
+import socket
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.e2e.product import Product, eventually, is_alive, run
+
+pytestmark = pytest.mark.e2e
+
+PROGRAMS = {
+    "postgres": b"postgres",
+    "valkey": b"valkey-server",
+    "relay": b"relay",
+    "worker": b"worker",
+    "api": b"serve",
+}
+
+
+def test_it_serves_a_ranked_feed_of_a_sample_user_page_after_page(product: Product) -> None:
+    assert len(product.info["users"]) == 3
+    for user in product.info["users"]:
+        first = next(product.pages(user, "ranked"))
+        assert first["mode"] == "ranked" and first["snapshot"]["size"] > 0
+        ranked = product.walk(user, "ranked")
+        assert len(ranked) == len(set(ranked))
+        assert set(ranked) == set(product.walk(user, "chronological"))
+
+
+def test_it_names_the_real_process_of_every_part(product: Product) -> None:
+    for name, pid in product.pids().items():
+        assert PROGRAMS[name] in Path("/proc", str(pid), "cmdline").read_bytes()
+    assert set(product.pids()) == set(PROGRAMS)
+
+
+def test_its_secrets_are_readable_by_nobody_else(product: Product) -> None:
+    secrets = [*product.data.glob("*.secret"), product.data / "environment"]
+    assert len(secrets) == 3
+    assert all(file.stat().st_mode & 0o077 == 0 for file in secrets)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_part_that_is_killed_comes_back_and_feeds_are_served_again(
+    product: Product, name: str
+) -> None:
+    killed = product.pids()[name]
+    os.kill(killed, signal.SIGKILL)
+    eventually(lambda: product.pids()[name] != killed)
+    eventually(lambda: _serves(product))
+
+
+def _serves(product: Product) -> bool:
+    try:
+        answer = product.call("GET", "/feed", product.info["users"][0], params={"mode": "ranked"})
+    except httpx.TransportError:
+        return False
+    return answer.status_code == 200 and bool(answer.json()["items"])
+
+
+def test_a_second_one_on_the_same_folder_is_refused_in_one_sentence(product: Product) -> None:
+    refused = run("up", "--data", str(product.data), "--port", "0")
+    assert refused.returncode == 1
+    assert len(refused.stderr.splitlines()) == 1
+    assert product.info["address"] in refused.stderr and "--data DIR" in refused.stderr
+
+
+def test_a_taken_port_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        refused = run("up", "--data", str(tmp_path / "data"), "--port", str(port))
+    assert refused.returncode == 1
+    assert len(refused.stderr.splitlines()) == 1 and "--port PORT" in refused.stderr
+
+
+def test_dev_identity_is_refused_beyond_loopback(tmp_path: Path) -> None:
+    refused = run("up", "--data", str(tmp_path / "data"), "--host", "0.0.0.0")
+    assert refused.returncode == 1 and "loopback only" in refused.stderr
+
+
+def test_a_folder_that_is_no_data_folder_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "data" / "postgres").mkdir(parents=True)
+    refused = run("up", "--data", str(tmp_path / "data"), "--port", "0")
+    assert refused.returncode == 1
+    assert len(refused.stderr.splitlines()) == 1 and "move it away" in refused.stderr
+
+
+def test_ctrl_c_leaves_no_process_and_the_next_start_goes_on_with_the_same_data(
+    tmp_path: Path,
+) -> None:
+    with Product(tmp_path / "data") as first:
+        author = first.info["users"][0]
+        post = first.post(author, "kept")
+        pids = first.pids()
+        assert first.stop() < 10
+    assert not any(is_alive(pid) for pid in pids.values())
+    with Product(tmp_path / "data") as second:
+        assert second.info["users"] == first.info["users"]
+        assert post in second.walk(author, "chronological")
+        orphans = second.pids()
+        second.process.kill()
+        eventually(lambda: not any(is_alive(pid) for pid in orphans.values()))
