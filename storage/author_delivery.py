@@ -13,6 +13,7 @@ import numpy as np
 
 from feed.order import Ids
 from storage.connections import Connection
+from storage.outbox_events import Event, append_many
 
 Delivery = Literal["push", "pull"]
 Policy = Literal["hybrid", "push", "pull"]
@@ -110,23 +111,32 @@ async def advance(
     return row[0] if row else None
 
 
+# Without a list of authors also those who are half-way, should their next step have been lost.
 _CROSSED = """
 SELECT u.id FROM users u LEFT JOIN author_delivery d ON d.author_id = u.id
-WHERE (u.id = ANY(%(authors)s) OR %(authors)s IS NULL)
-  AND CASE WHEN coalesce(d.readers_pull, false) THEN u.follower_count < %(push_below)s
+WHERE (u.id = ANY(%(authors)s::bigint[]) OR %(authors)s::bigint[] IS NULL)
+  AND CASE WHEN coalesce(d.readers_pull, false)
+           THEN u.follower_count < %(push_below)s
+                OR (NOT d.writers_pull AND %(authors)s::bigint[] IS NULL)
            ELSE u.follower_count >= %(pull_from)s END
 ORDER BY u.id
 """
 
 
-async def crossed(
+async def owe_switches(
     connection: Connection, author_ids: Sequence[int] | None, *, pull_from: int, push_below: int
 ) -> list[int]:
-    """Find, among these authors or all, those whose follower count asks for a switch."""
+    """Append `author.crossed` for those of these authors, None: of all, who should switch."""
     values = {
         "authors": None if author_ids is None else list(author_ids),
         "pull_from": pull_from,
         "push_below": push_below,
     }
     rows = await connection.execute(_CROSSED, values)
-    return [author_id for (author_id,) in await rows.fetchall()]
+    crossed = [author_id for (author_id,) in await rows.fetchall()]
+    events = [
+        Event("follower_count", author, "author.crossed", {"author_id": author})
+        for author in crossed
+    ]
+    await append_many(connection, events)
+    return crossed

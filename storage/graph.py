@@ -142,6 +142,12 @@ async def follows_unblocked(connection: Connection, viewer_id: int, author_id: i
     return bool(row and row[0])
 
 
+async def lock_pair(connection: Connection, viewer_id: int, author_id: int) -> None:
+    """Hold this pair until the transaction ends: one at a time brings its feed in line."""
+    name = f"reconcile:{viewer_id}:{author_id}"
+    await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [name])
+
+
 _MUTE = """
 INSERT INTO mutes (muter_id, muted_id, until) VALUES (%s, %s, %s)
 ON CONFLICT (muter_id, muted_id) DO UPDATE SET until = excluded.until

@@ -7,9 +7,12 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from feed.errors import NotAllowed, NotFound
+from feed.order import Ids
 from storage.author_delivery import Delivery, Policy, deliveries_of, delivery_of
 from storage.connections import Connection
 from storage.outbox_events import Event, append_many
@@ -185,6 +188,36 @@ async def _row(connection: Connection, query: Any, post_id: int) -> tuple[Any, .
     if row is None:
         raise NotFound("There is no such post.")
     return row
+
+
+class Deliverable(NamedTuple):
+    """A post as fan-out needs it; `readers_pull` says how its author is read now."""
+
+    id: int
+    author_id: int
+    ms: int
+    delivery: Delivery
+    readers_pull: bool
+
+
+_DELIVERABLE = """
+SELECT p.id, p.author_id, p.effective_ms, p.delivery, coalesce(d.readers_pull, false)
+FROM posts p LEFT JOIN author_delivery d ON d.author_id = p.author_id
+WHERE p.id = ANY(%s) AND p.deleted_at IS NULL
+"""
+
+
+async def deliverable_posts(connection: Connection, ids: Sequence[int]) -> dict[int, Deliverable]:
+    """Return those of these posts that are not deleted, by id."""
+    rows = await connection.execute(_DELIVERABLE, [list(ids)])
+    return {row[0]: Deliverable(*row) for row in await rows.fetchall()}
+
+
+async def written_by(connection: Connection, author_id: int, ids: Ids) -> Ids:
+    """Return those of these ids (n,) that are posts of this author, deleted ones included."""
+    query = "SELECT id FROM posts WHERE id = ANY(%s::bigint[]) AND author_id = %s"
+    rows = await connection.execute(query, [ids.tolist(), author_id])
+    return np.array([id for (id,) in await rows.fetchall()], dtype=np.int64)
 
 
 # Folded into counters and affinity by the aggregator; nobody's affinity grows from own replies.

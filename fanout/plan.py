@@ -1,0 +1,102 @@
+"""What the write side decides, as pure functions: to whom, in what chunks, push or pull, when."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from feed.order import MAX_ID
+from feed.settings import Settings
+
+FIRST_RETRY_S = 0.25
+LAST_RETRY_S = 60.0
+
+
+@dataclass(frozen=True)
+class Done:
+    """A delivery has nothing left to do."""
+
+
+@dataclass(frozen=True)
+class Again:
+    """A delivery goes on after a while, from `after_follower` on; that is no failure."""
+
+    after_s: float
+    after_follower: int = 0
+
+
+@dataclass(frozen=True)
+class Split:
+    """A delivery is replaced by one for each range of followers (after, until]."""
+
+    ranges: Sequence[tuple[int, int]]
+
+
+Outcome = Done | Again | Split
+
+
+def follower_ranges(ends: Sequence[int]) -> list[tuple[int, int]]:
+    """Cover all follower ids by ranges (after, until] that end at `ends`, ascending.
+
+    The last one is open, so that who follows later is in one of them too.
+
+    >>> follower_ranges([10, 20])
+    [(0, 10), (10, 20), (20, 9223372036854775807)]
+    """
+    return list(zip([0, *ends], [*ends, MAX_ID], strict=True))
+
+
+def retry_after_s(failures: int, jitter: float) -> float:
+    """Wait twice as long after each of `failures` >= 1, spread by `jitter` in [0, 1).
+
+    >>> retry_after_s(1, 0.0), retry_after_s(3, 0.0), retry_after_s(99, 0.0)
+    (0.25, 1.0, 60.0)
+    """
+    waited_s: float = min(FIRST_RETRY_S * 2 ** min(failures - 1, 20), LAST_RETRY_S)
+    return waited_s * (1 + 0.5 * jitter)
+
+
+def reaches_followers(delivery: str, readers_pull: bool, policy: str) -> bool:
+    """Say whether a post goes into its followers' feeds, and not only into its author's outbox.
+
+    A post that was meant to be pulled is pushed all the same when its author is no longer
+    pulled by readers: a push too many costs a little, one too few loses the post.
+    """
+    return policy != "pull" and (delivery == "push" or not readers_pull)
+
+
+class Step(Enum):
+    """The next step of an author between push and pull."""
+
+    STAY = auto()
+    TELL_READERS = auto()  # readers pull too, writers still push
+    WAIT = auto()  # until every reader knows
+    STOP_PUSHING = auto()  # writers pull
+    PUSH_AGAIN = auto()  # writers push, then a backfill, then readers stop pulling
+
+
+def thresholds(settings: Settings) -> tuple[int, int]:
+    """Return (pull from, push below) in followers; with the policy `push` nobody is pulled."""
+    if settings.delivery == "push":
+        return (2**31, 2**31)
+    return (settings.pull_from_followers, settings.push_below_followers)
+
+
+def next_step(
+    *,
+    followers: int,
+    readers_pull: bool,
+    writers_pull: bool,
+    settled_s: float,
+    settings: Settings,
+) -> Step:
+    """Choose the next step of an author, who has been in this state for `settled_s`."""
+    pull_from, push_below = thresholds(settings)
+    if settings.delivery == "pull":
+        return Step.STAY
+    if not readers_pull:
+        return Step.TELL_READERS if followers >= pull_from else Step.STAY
+    if followers < push_below:
+        return Step.PUSH_AGAIN
+    if writers_pull:
+        return Step.STAY
+    return Step.STOP_PUSHING if settled_s >= settings.switch_grace_s else Step.WAIT

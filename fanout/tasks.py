@@ -1,0 +1,222 @@
+"""Performs deliveries: a worker calls `Fanout.deliver` with the ids that one job carries.
+
+Everything here may run twice, in any order, and at the same time as anything else: posts are
+pushed into sets ordered by time, and whatever removes or switches re-reads the truth first.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from time import monotonic
+
+from fanout.new_posts import NewPosts
+from fanout.plan import Again, Done, Outcome, Split, retry_after_s, thresholds
+from fanout.reconcile import reconcile
+from fanout.switch import Switch
+from feed.errors import Unavailable
+from feed.settings import Settings
+from storage import deliveries, keys
+from storage.author_delivery import owe_switches
+from storage.connections import Postgres
+from storage.deliveries import Chunk, Delivery, Failure, Later
+from storage.feeds import Feeds
+
+log = logging.getLogger(__name__)
+
+POSTED = ("post.created", "post.restored")
+BUDGET_OF_LEASE = 0.6  # of the lease: then a delivery has failed, and is noted so in time
+POSTS_AT_ONCE = 16  # per process: more calls in flight only wait in the server's queue
+RECONCILES_AT_ONCE = 6  # each holds a connection of Postgres
+UNCOUNTED = 3  # a server that is gone is tried again as after this many failures
+CONNECTIONS = RECONCILES_AT_ONCE + 14
+
+Result = Outcome | BaseException
+
+
+class Fanout:
+    """Delivers outbox events into cached lists, in batches of which each part stands alone."""
+
+    def __init__(
+        self,
+        postgres: Postgres,
+        feeds: Feeds,
+        settings: Settings,
+        *,
+        outboxes: Feeds | None = None,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        """Read the truth from `postgres`, write lists through `feeds` (`outboxes`: other cap)."""
+        self._postgres = postgres
+        self._feeds = feeds
+        self._settings = settings
+        self._jitter = jitter
+        self._new_posts = NewPosts(postgres, feeds, outboxes or feeds, settings)
+        self._switch = Switch(postgres, feeds, settings)
+        self._posts_at_once = asyncio.Semaphore(POSTS_AT_ONCE)
+        self._reconciles_at_once = asyncio.Semaphore(RECONCILES_AT_ONCE)
+        self._budget_s = settings.lease_s * BUDGET_OF_LEASE
+
+    async def deliver(self, ids: Sequence[int]) -> int:
+        """Perform those of these deliveries that are still owed; return how many are done.
+
+        A failure is noted on its own delivery and costs the others nothing.
+        """
+        async with self._postgres.connection() as connection:
+            owed = await deliveries.load(connection, ids)
+        posts = [each for each in owed if each.type in POSTED]
+        relations = [each for each in owed if each.type == "relation.changed"]
+        rest = [each for each in owed if each not in posts and each not in relations]
+        groups = await asyncio.gather(
+            self._all(posts, self._deliver_posts),
+            self._all(relations, self._reconcile_all),
+            self._all(rest, self._perform_all),
+        )
+        results = [result for group in groups for result in group]
+        await self._settle([*posts, *relations, *rest], results)
+        return sum(isinstance(result, Done | Split) for result in results)
+
+    async def _all(
+        self,
+        batch: Sequence[Delivery],
+        perform: Callable[[Sequence[Delivery]], Awaitable[list[Result]]],
+    ) -> list[Result]:
+        """Perform one kind; what fails before its parts are looked at fails all of this kind."""
+        if not batch:
+            return []
+        try:
+            return await perform(batch)
+        except Exception as error:
+            return [error] * len(batch)
+
+    async def _each(self, work: Sequence[Awaitable[Outcome]]) -> list[Result]:
+        """Wait for all parts, each within the budget; give a result or an error for each."""
+        return await asyncio.gather(*map(self._in_time, work), return_exceptions=True)
+
+    async def _in_time(self, work: Awaitable[Outcome]) -> Outcome:
+        async with asyncio.timeout(self._budget_s):
+            return await work
+
+    # ------------------------------------------------------------------ posts
+
+    async def _deliver_posts(self, batch: Sequence[Delivery]) -> list[Result]:
+        posts = await self._new_posts.load(batch)
+        planned = [each for each in batch if each.chunk == 0]
+        named = [posts[id] for each in planned if (id := each.payload.get("post_id")) in posts]
+        pages = await self._new_posts.first_pages(named)
+
+        async def deliver(each: Delivery) -> Outcome:
+            post = posts.get(each.payload["post_id"])
+            if post is None:
+                return Done()  # deleted meanwhile; a restore is an event of its own
+            async with self._posts_at_once:
+                if each.chunk:
+                    bounds = each.after_follower, each.until_follower
+                    return await self._new_posts.deliver_chunk(post, *bounds)
+                return await self._new_posts.deliver(post, pages.get(post.author_id, []))
+
+        return await self._each([deliver(each) for each in batch])
+
+    # ------------------------------------------------------------------ relations
+
+    async def _reconcile_all(self, batch: Sequence[Delivery]) -> list[Result]:
+        # A feed that is missing now is rebuilt from a truth that holds this change already.
+        named = [keys.feed(each.payload.get("viewer_id", 0)) for each in batch]
+        present = dict(zip(named, await self._feeds.present(named), strict=True))
+
+        async def bring_in_line(each: Delivery) -> Outcome:
+            viewer_id, author_id = each.payload["viewer_id"], each.payload["author_id"]
+            if present[keys.feed(viewer_id)]:
+                async with self._reconciles_at_once:
+                    cap = self._settings.feed_cap
+                    await reconcile(self._postgres, self._feeds, viewer_id, author_id, cap=cap)
+            return Done()
+
+        return await self._each([bring_in_line(each) for each in batch])
+
+    # ------------------------------------------------------------------ the rest
+
+    async def _perform_all(self, batch: Sequence[Delivery]) -> list[Result]:
+        return await self._each([self._perform(each) for each in batch])
+
+    async def _perform(self, each: Delivery) -> Outcome:
+        match each.type:
+            case "post.deleted":
+                return Done()  # reads drop it at once; the event is for other consumers
+            case "author.crossed":
+                return await self._switch.evaluate(each.payload["author_id"])
+            case "author.backfill":
+                return await self._backfill(each)
+            case "import.finished":
+                return await self._start_over()
+            case "user.deleted":
+                await self._feeds.drop(keys.feed(each.payload["user_id"]))
+                await self._feeds.drop(keys.outbox(each.payload["user_id"]))
+                return Done()
+        raise ValueError(f"no such event type: {each.type}")
+
+    async def _backfill(self, each: Delivery) -> Outcome:
+        until_s = monotonic() + self._budget_s / 2
+        return await self._switch.backfill(
+            each.payload["author_id"],
+            datetime.fromisoformat(each.payload["since"]),
+            each.after_follower,
+            in_time=lambda: monotonic() < until_s,
+        )
+
+    async def _start_over(self) -> Outcome:
+        """Forget every list after an import, whose rows owe no events of their own."""
+        await self._feeds.forget(keys.FEED_PATTERN)
+        await self._feeds.forget(keys.OUTBOX_PATTERN)
+        pull_from, push_below = thresholds(self._settings)
+        async with self._postgres.transaction() as connection:
+            await owe_switches(connection, None, pull_from=pull_from, push_below=push_below)
+        return Done()
+
+    # ------------------------------------------------------------------ settling
+
+    async def _settle(self, owed: Sequence[Delivery], results: Sequence[Result]) -> None:
+        pairs = list(zip(owed, results, strict=True))
+        failures = await self._failures([(d, r) for d, r in pairs if isinstance(r, BaseException)])
+        chunks = [chunk for d, r in pairs for chunk in _chunks(d, r)]
+        done = [d.id for d, r in pairs if isinstance(r, Done | Split)]
+        later = [Later(d.id, r.after_s, r.after_follower) for d, r in pairs if isinstance(r, Again)]
+        async with self._postgres.transaction() as connection:
+            await deliveries.split(connection, chunks)
+            await deliveries.finish(connection, done)
+            await deliveries.postpone(connection, later)
+            await deliveries.fail(connection, failures)
+
+    async def _failures(self, failed: Sequence[tuple[Delivery, BaseException]]) -> list[Failure]:
+        """Note what failed; while a server is gone nothing counts, so that nothing is parked."""
+        if not failed:
+            return []
+        reachable = await self._feeds.answers()
+        return [self._failure(delivery, error, reachable) for delivery, error in failed]
+
+    def _failure(self, delivery: Delivery, error: BaseException, reachable: bool) -> Failure:
+        counts = reachable or not isinstance(error, Unavailable | TimeoutError)
+        failures = delivery.failures + 1
+        park = counts and failures >= self._settings.failures_until_parked
+        text = f"{type(error).__name__}: {error}"[:500]
+        log.warning(
+            "delivery parked" if park else "delivery failed",
+            extra={"delivery_id": delivery.id, "type": delivery.type, "error": text},
+        )
+        return Failure(
+            id=delivery.id,
+            error=text,
+            retry_after_s=retry_after_s(failures if counts else UNCOUNTED, self._jitter()),
+            counts=counts,
+            park=park,
+        )
+
+
+def _chunks(delivery: Delivery, result: Result) -> list[Chunk]:
+    if not isinstance(result, Split):
+        return []
+    return [
+        Chunk(delivery.event_id, chunk, after, until)
+        for chunk, (after, until) in enumerate(result.ranges, start=1)
+    ]
