@@ -90,7 +90,6 @@ def settings(database_url: str, redis_url: str) -> Settings:
         redis_url=redis_url,
         auth="dev",
         cursor_keys="a secret of the tests, long enough to sign with",
-        pulled_authors_max_age_s=1e-9,
         switch_grace_s=0.01,
         relay_poll_s=0.01,
     )

@@ -49,7 +49,8 @@ async def people(postgres: Postgres) -> None:
     """The viewer follows two of three people."""
     async with postgres.connection() as connection:
         await connection.execute(
-            "INSERT INTO users (id, name) VALUES (1,'Viewer'),(2,'Friend'),(3,'Other'),(4,'Stranger')"
+            "INSERT INTO users (id, name) VALUES"
+            " (1, 'Viewer'), (2, 'Friend'), (3, 'Other'), (4, 'Stranger')"
         )
         await connection.execute(
             "INSERT INTO follows (follower_id, followee_id) VALUES (1, 2), (1, 3)"
@@ -199,6 +200,19 @@ async def test_a_repost_stands_in_when_the_other_reposter_goes(
     rest = await get(client, mode="ranked", limit=10, cursor=first["next_cursor"])
     assert 2 in ids(first, rest)
     assert 3 not in ids(rest)
+
+
+async def test_the_tail_shows_an_original_once_too(
+    client: httpx.AsyncClient, postgres: Postgres, people: None
+) -> None:
+    """By itself when its author is followed, else by its newest repost."""
+    await write(postgres, STRANGER, [1])
+    await write(postgres, FRIEND, [2, *range(20, 30)])
+    await write(postgres, FRIEND, [3, 4], repost_of=1, body="")
+    await write(postgres, OTHER, [5], repost_of=1, body="")
+    await write(postgres, OTHER, [6], repost_of=2, body="")
+    pages = await scroll(client, "ranked")
+    assert sorted(ids(*pages)) == [2, 5, *range(20, 30)]
 
 
 async def test_an_empty_feed_says_why(client: httpx.AsyncClient, people: None) -> None:

@@ -5,7 +5,7 @@ step between the other tasks (`stepping`); losses of cached lists happen at once
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -17,7 +17,7 @@ from feed.errors import NotFound
 from feed.query import Mode
 from storage import graph, keys, outbox_events, posts
 from storage.author_delivery import delivery_of
-from storage.connections import Connection, Postgres
+from storage.connections import Connection
 from tests import oracle
 from tests.properties.service import Service
 from tests.properties.stepping import Steps
@@ -82,22 +82,17 @@ Write = Callable[..., Awaitable[Any]]
 class World:
     """One history under way: the people, the tasks, and what must hold."""
 
-    def __init__(self, service: Service, postgres: Postgres) -> None:
-        """Play on a service whose stores step; `postgres` reads and writes without stepping."""
+    def __init__(self, service: Service, steps: Steps) -> None:
+        """Play on a service whose stores take `steps`."""
         self._service = service
-        self._postgres = postgres
+        self._steps = steps
         self._ms = 1_000
-        self._n_tokens = 0
         self._posts: list[int] = []
         self._workers: list[asyncio.Task[None]] = []
 
-    @property
-    def _steps(self) -> Steps:
-        return self._service.steps
-
     async def begin(self) -> None:
         """Empty the stores and let everybody be there, each following the next."""
-        async with self._postgres.transaction() as connection:
+        async with self._service.postgres.transaction() as connection:
             await connection.execute(FORGET_EVERYTHING)
             await connection.execute(PEOPLE_ARRIVE, [list(PEOPLE)])
         await self._service.redis.flushall()
@@ -114,16 +109,17 @@ class World:
         """Let every task end and every delivery be done."""
         await self._steps.finish()
         for _ in range(200):
-            due = await self._owed()
-            if not due:
+            owed = await self._owed()
+            if not owed:
                 return
-            self._deliver_all(due)
+            for first in range(0, len(owed), 3):
+                self._work(self._service.deliver(owed[first : first + 3]))
             await self._steps.finish()
         raise AssertionError("deliveries never end")
 
     async def deliver_everything_again(self) -> None:
         """Owe every delivery of this history once more, as after the loss of a cache."""
-        async with self._postgres.connection() as connection:
+        async with self._service.postgres.connection() as connection:
             await connection.execute(
                 "INSERT INTO deliveries (event_id) SELECT id FROM outbox_events"
             )
@@ -134,7 +130,9 @@ class World:
     async def check_complete(self) -> None:
         """Assert P1: at rest, pages to the end give the oracle's list, each post once, in order."""
         for person in PEOPLE:
-            assert await self._walked(person) == await self._oracle(person)
+            wanted = [entry.id for entry in await self._oracle(person)]
+            got = await self._service.scroll(person, "chronological", LIMIT)
+            assert got == wanted, f"{person} reads {got} instead of {wanted}"
 
     async def check_no_leak(self, person: int, mode: Mode) -> None:
         """Assert P3: nothing is served that the viewer may not see, whatever the caches hold."""
@@ -144,11 +142,8 @@ class World:
         assert set(served) <= allowed, "a post was served that this viewer may not see"
         assert len(served) == len(set(served)), "a post was served twice"
 
-    async def _walked(self, person: int) -> list[int]:
-        return await self._service.scroll(person, "chronological", LIMIT)
-
     async def _oracle(self, person: int) -> list[oracle.Entry]:
-        async with self._postgres.connection() as connection:
+        async with self._service.postgres.connection() as connection:
             return await oracle.home_feed(connection, person)
 
     # ------------------------------------------------------------------ people
@@ -203,8 +198,9 @@ class World:
 
     async def _go_inactive(self, event: Event) -> None:
         """Stay away until the feed has expired, and then so long that fan-out leaves one out."""
+        await self._steps.finish()
         await self._lose_feed(event)
-        async with self._postgres.connection() as connection:
+        async with self._service.postgres.connection() as connection:
             await connection.execute(GO_INACTIVE, [_person(event.a)])
 
     # ------------------------------------------------------------------ machines
@@ -220,7 +216,7 @@ class World:
         owed = await self._owed()
         if owed:
             first = event.a % len(owed)
-            self._deliver_all(owed[first : first + 1 + event.b % 3])
+            self._work(self._service.deliver(owed[first : first + 1 + event.b % 3]))
 
     async def _kill_worker(self, event: Event) -> None:
         self._workers = [worker for worker in self._workers if not worker.done()]
@@ -228,15 +224,13 @@ class World:
             await self._steps.kill(self._workers[event.a % len(self._workers)])
 
     async def _rebuild_feed(self, event: Event) -> None:
-        rebuilding = self._service.rebuild.feed(_person(event.a), self._token())
-        self._workers.append(self._steps.start(rebuilding))
+        self._work(self._service.rebuild_feed(_person(event.a)))
 
     async def _rebuild_outbox(self, event: Event) -> None:
-        rebuilding = self._service.rebuild.outbox(_person(event.a), self._token())
-        self._workers.append(self._steps.start(rebuilding))
+        self._work(self._service.rebuild_outbox(_person(event.a)))
 
     async def _read(self, event: Event) -> None:
-        """Scroll step by step between the others; what it gives is not checked, what it leaves is."""
+        """Scroll step by step between the others: what it leaves behind must do no harm."""
         self._steps.start(self._service.scroll(_person(event.a), _mode(event), LIMIT))
 
     async def _check(self, event: Event) -> None:
@@ -258,7 +252,7 @@ class World:
         post_id = 1 + (len(self._posts) * 7_919 + event.b * 104_729) % 1_000_003
         if post_id not in self._posts:
             self._posts.append(post_id)
-            self._change(_written, post_id, _person(event.a), ms, parents)
+            self._change(written, post_id, _person(event.a), ms, parents)
 
     def _change(self, write: Write, *values: Any) -> None:
         self._steps.start(self._changed(write, *values))
@@ -269,11 +263,11 @@ class World:
             async with self._service.postgres.transaction() as connection:
                 await write(connection, *values)
 
-    def _deliver_all(self, ids: Sequence[int]) -> None:
-        self._workers.append(self._steps.start(self._service.deliver(ids)))
+    def _work(self, work: Coroutine[Any, Any, None]) -> None:
+        self._workers.append(self._steps.start(work))
 
     async def _owed(self) -> list[int]:
-        async with self._postgres.connection() as connection:
+        async with self._service.postgres.connection() as connection:
             rows = await (await connection.execute(OWED)).fetchall()
         errors = [error for _, error in rows if error]
         assert not errors, errors
@@ -281,10 +275,6 @@ class World:
 
     def _some_post(self, number: int) -> int | None:
         return self._posts[-1 - number % len(self._posts)] if self._posts else None
-
-    def _token(self) -> str:
-        self._n_tokens += 1
-        return f"token{self._n_tokens}"
 
 
 FORGET_EVERYTHING = """
@@ -303,7 +293,7 @@ GO_INACTIVE = (
 OWED = "SELECT id, error FROM deliveries ORDER BY id"
 
 
-async def _written(
+async def written(
     connection: Connection, post_id: int, author_id: int, ms: int, parents: dict[str, Any]
 ) -> None:
     """Write a post as the api does."""

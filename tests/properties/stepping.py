@@ -1,8 +1,8 @@
 """Runs concurrent tasks one step at a time, in an order that a seed decides.
 
-A step ends before the next statement for Postgres or the next call of a cached list: the points
-where, in production, anything else may run. The stores say so themselves: `SteppedPostgres` and
-`SteppedFeeds` are passed in where the real ones would be, and wait for their turn before each call.
+A step ends before the next statement for Postgres or the next call of Redis: the points where, in
+production, anything else may run. The clients say so themselves: `SteppedPostgres` and
+`SteppedRedis` are passed in where the real ones would be, and wait for their turn before each call.
 """
 
 import asyncio
@@ -12,10 +12,9 @@ from contextvars import ContextVar
 from random import Random
 from typing import Any
 
-from redis.asyncio import Redis
+from redis.asyncio.client import Pipeline
 
-from storage.connections import Connection, Postgres
-from storage.feeds import Feeds
+from storage.connections import Connection, Postgres, RedisClient
 
 # Inherited by the tasks that a stepped task starts; what the test itself reads is not stepped.
 _stepped: ContextVar[bool] = ContextVar("stepped", default=False)
@@ -34,6 +33,11 @@ class Steps:
         self._tasks: dict[asyncio.Task[None], None] = {}  # in the order in which they started
         self._moved = asyncio.Event()
         self._failures: list[BaseException] = []
+
+    def begin(self, rng: Random) -> None:
+        """Begin a new history, with nothing under way."""
+        self._rng = rng
+        self._failures.clear()
 
     def start(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[None]":
         """Start a task; it stops before its first step."""
@@ -152,45 +156,35 @@ class SteppedPostgres(Postgres):
             await self._steps.turn()
 
 
-class SteppedFeeds(Feeds):
-    """The cached lists of the service, one step a script."""
+class SteppedRedis(RedisClient):
+    """The Redis client of the service, one step a command, a script or a pipeline."""
 
-    def __init__(self, redis: "Redis[bytes]", *, cap: int, steps: Steps) -> None:
-        """Use `redis` for lists of at most `cap` entries."""
-        super().__init__(redis, cap=cap)
-        self._steps = steps
+    steps: Steps
 
-    async def read(self, *args: Any) -> Any:
-        """Read lists, when it is this task's turn."""
-        await self._steps.turn()
-        return await super().read(*args)
+    @classmethod
+    def at(cls, url: str, steps: Steps) -> "SteppedRedis":
+        """Make a client whose calls wait for their turn."""
+        client: SteppedRedis = cls.from_url(url)
+        client.steps = steps
+        return client
 
-    async def push(self, *args: Any) -> int:
-        """Push a post, when it is this task's turn."""
-        await self._steps.turn()
-        return await super().push(*args)
+    async def execute_command(self, *args: Any, **options: Any) -> Any:
+        """Send a command, when it is this task's turn."""
+        await self.steps.turn()
+        return await super().execute_command(*args, **options)
 
-    async def begin(self, *args: Any, **kwargs: Any) -> bool:
-        """Mark a list as being built, when it is this task's turn."""
-        await self._steps.turn()
-        return await super().begin(*args, **kwargs)
+    def pipeline(self, transaction: bool = True, shard_hint: str | None = None) -> Pipeline:
+        """Collect commands that are sent when it is this task's turn."""
+        pipe = _SteppedPipeline(
+            self.connection_pool, self.response_callbacks, transaction, shard_hint
+        )
+        pipe.steps = self.steps
+        return pipe
 
-    async def finish(self, *args: Any, **kwargs: Any) -> bool:
-        """Mark a list ready, when it is this task's turn."""
-        await self._steps.turn()
-        return await super().finish(*args, **kwargs)
 
-    async def merge(self, *args: Any) -> bool:
-        """Merge an author's posts, when it is this task's turn."""
-        await self._steps.turn()
-        return await super().merge(*args)
+class _SteppedPipeline(Pipeline):
+    steps: Steps
 
-    async def entries(self, *args: Any) -> Any:
-        """Read the ids of a list, when it is this task's turn."""
-        await self._steps.turn()
-        return await super().entries(*args)
-
-    async def remove(self, *args: Any) -> int:
-        """Remove ids, when it is this task's turn."""
-        await self._steps.turn()
-        return await super().remove(*args)
+    async def execute(self, raise_on_error: bool = True) -> list[Any]:
+        await self.steps.turn()
+        return await super().execute(raise_on_error)

@@ -1,0 +1,92 @@
+"""The service as the properties hold it: real stores that step, tiny caps, workers without a queue."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import count
+
+from fanout.tasks import Fanout
+from feed.query import Mode
+from feed.settings import Settings
+from mixer.home_feed import Opening, build
+from mixer.page import Page
+from storage.connections import Postgres, RedisClient
+from storage.feeds import Feeds
+from storage.rebuild import Rebuild
+from storage.users import stamp_visit
+
+NOW_MS = 1_767_312_000_000
+
+
+def small(settings: Settings) -> Settings:
+    """Return settings under which a handful of posts trims lists, fills slates and ends pages."""
+    return replace(
+        settings,
+        feed_cap=4,
+        outbox_cap=4,
+        fanout_page=2,
+        candidates=8,
+        scan_bound=5,
+        # Time stands still between two steps, so nothing may run out of it.
+        budget_ms=600_000,
+        lease_s=600,
+        switch_grace_s=1e-6,
+    )
+
+
+class Service:
+    """Reads feeds and performs deliveries on given stores, put together as in production."""
+
+    def __init__(self, settings: Settings, postgres: Postgres, redis: RedisClient) -> None:
+        """Use `settings` that are `small`."""
+        self.postgres = postgres
+        self.redis = redis
+        self._tokens = (f"token{number}" for number in count())
+        self.home, self.effects = build(settings, postgres, redis, token=lambda: next(self._tokens))
+        feeds = Feeds(redis, cap=settings.feed_cap)
+        outboxes = Feeds(redis, cap=settings.outbox_cap)
+        self._fanout = Fanout(postgres, feeds, settings, outboxes=outboxes)
+        self._rebuild = Rebuild(
+            postgres,
+            feeds,
+            cap=settings.feed_cap,
+            ttl_s=settings.feed_ttl_s,
+            building_ttl_s=settings.building_ttl_s,
+        )
+
+    async def open(self, viewer_id: int, mode: Mode, limit: int) -> Page:
+        """Open a feed."""
+        opening = Opening(
+            viewer_id=viewer_id,
+            requested=mode,
+            mode=mode,
+            mode_reason="request",
+            session_id=next(self._tokens),
+            limit=limit,
+            now_ms=NOW_MS,
+        )
+        return await self.home.open(opening)
+
+    async def scroll(self, viewer_id: int, mode: Mode, limit: int) -> list[int]:
+        """Open a feed and turn its pages to the end; return what came."""
+        page = await self.open(viewer_id, mode, limit)
+        got = [item.post.id for item in page.items]
+        for _ in range(1_000):
+            if page.next is None:
+                return got
+            page = await self.home.next(page.next, limit, NOW_MS)
+            got += [item.post.id for item in page.items]
+        raise AssertionError("a scroll without an end")
+
+    async def deliver(self, ids: Sequence[int]) -> None:
+        """Perform deliveries as a worker does."""
+        await self._fanout.deliver(ids)
+
+    async def rebuild_feed(self, viewer_id: int) -> None:
+        """Rebuild a missing feed as a visit does."""
+        async with self.postgres.connection() as connection:
+            await stamp_visit(connection, viewer_id)
+        await self._rebuild.feed(viewer_id, next(self._tokens))
+
+    async def rebuild_outbox(self, author_id: int) -> None:
+        """Rebuild a missing outbox as a reader does."""
+        await self._rebuild.outbox(author_id, next(self._tokens))

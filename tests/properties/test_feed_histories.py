@@ -1,0 +1,63 @@
+"""P1, P3 and P5 on the real stores, against the oracle, over histories that hypothesis invents.
+
+TEST_HISTORIES says how many; a longer run finds rarer faults. A failing history is shrunk.
+"""
+
+import os
+from collections.abc import AsyncIterator
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from feed.settings import Settings
+from tests.properties.history import PEOPLE, Event, World, histories
+from tests.properties.service import Service, small
+from tests.properties.stepping import SteppedPostgres, SteppedRedis, Steps
+
+HISTORIES = int(os.environ.get("TEST_HISTORIES", "300"))
+EVENTS = 40
+
+
+@pytest.fixture
+async def steps() -> Steps:
+    return Steps(Random(0))
+
+
+@pytest.fixture
+async def service(settings: Settings, steps: Steps) -> AsyncIterator[Service]:
+    postgres = SteppedPostgres(settings.postgres_url, steps)
+    redis = SteppedRedis.at(settings.redis_url, steps)
+    await postgres.open()
+    service = Service(small(settings), postgres, redis)
+    yield service
+    await service.effects.drain()
+    await redis.aclose()
+    await postgres.close()
+
+
+@hypothesis_settings(
+    max_examples=HISTORIES,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=list(HealthCheck),  # the stores are emptied before each history
+)
+@given(history=histories(EVENTS), seed=st.integers(0, 999))
+async def test_at_rest_every_feed_is_the_oracles(
+    service: Service, steps: Steps, history: list[Event], seed: int
+) -> None:
+    """Whatever happened, complete and in order at rest, nothing leaked before, twice is once."""
+    world = World(service, steps)
+    steps.begin(Random(seed))
+    await world.begin()
+    for event in history:
+        await world.happen(event)
+    await world.come_to_rest()
+    await world.check_complete()
+    await world.deliver_everything_again()
+    await world.check_complete()
+    for person in PEOPLE:
+        await world.check_no_leak(person, "ranked")
