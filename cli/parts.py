@@ -54,8 +54,8 @@ def part_program(name: str, address: Address, environ: Mapping[str, str]) -> Pro
     )
 
 
-def run_import(folder: Path, environ: Mapping[str, str]) -> bool:
-    """Run `foryou import` on a folder, its report on stderr; say whether it went well."""
+def run_import(samples: Path, environ: Mapping[str, str], *, report: Path) -> bool:
+    """Run `foryou import` on a folder of old data, as if it were of today; say whether it went."""
     program = Program(
         name="import",
         command=_foryou("import", str(folder), "--shift-to-now"),

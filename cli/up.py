@@ -159,7 +159,7 @@ def load_samples(settings: Settings, folder: DataFolder, environ: Mapping[str, s
     if not interrupted and asyncio.run(_people(settings.postgres_url)):
         return
     folder.write("samples", "loading")
-    if not run_import(_SAMPLES, environ):
+    if not run_import(_SAMPLES, environ, report=folder.logs / "import-refused.ndjson"):
         raise Misconfigured(
             "The sample data could not be loaded (the reason is above): start again to go on from "
             "there, or with another --data DIR to begin anew."
