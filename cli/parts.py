@@ -58,7 +58,7 @@ def run_import(samples: Path, environ: Mapping[str, str], *, report: Path) -> bo
     """Run `foryou import` on a folder of old data, as if it were of today; say whether it went."""
     program = Program(
         name="import",
-        command=_foryou("import", str(folder), "--shift-to-now"),
+        command=_foryou("import", str(samples), "--shift-to-now", "--report", str(report)),
         folder=Path.cwd(),
         environ=_child_environ(environ),
         death_signal=signal.SIGKILL,
