@@ -1,1 +1,1 @@
-"""Benchmarks: one question each, run by ``foryou bench NAME``."""
+"""Benchmarks: one question each, run by ``foryou bench NAME`` (docs/benchmarks.md)."""

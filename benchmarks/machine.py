@@ -1,0 +1,58 @@
+"""What a result was measured on: commit, CPU and versions."""
+
+import os
+import platform
+import subprocess
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from benchmarks.servers import Servers
+from storage.servers import postgres_facts, redis_facts
+
+PACKAGES = ("numpy", "psycopg", "redis", "hiredis", "uvicorn", "starlette", "fastapi", "orjson")
+
+
+async def machine(servers: Servers) -> dict[str, Any]:
+    """Say where a result comes from, so that two of them can be compared, or not."""
+    postgres = await postgres_facts(servers.postgres_url)
+    redis = await redis_facts(servers.redis_url)
+    return {
+        "commit": commit(),
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "cpu": cpu(),
+        "cores": os.cpu_count(),
+        "versions": {
+            "python": platform.python_version(),
+            "postgres": postgres.major,
+            redis.name: redis.version,
+            **{package: version(package) for package in PACKAGES},
+        },
+    }
+
+
+def commit() -> str:
+    """Name the commit that is measured, "+" when files differ from it; "" outside a clone."""
+    root = Path(__file__).parents[1]
+    head = _git(root, "rev-parse", "--short=12", "HEAD")
+    changed = _git(root, "status", "--porcelain", "--untracked-files=no")
+    return f"{head}+" if head and changed else head
+
+
+def cpu() -> str:
+    """Name the processor."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def _git(root: Path, *arguments: str) -> str:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(root), *arguments], capture_output=True, text=True, check=False
+        )
+    except OSError:
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
