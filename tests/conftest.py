@@ -6,6 +6,8 @@ Each test that writes gets a database of its own, cloned from a migrated templat
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
@@ -28,16 +30,26 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(scope="session")
-def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def servers_folder() -> Iterator[Path]:
+    """Give the servers a folder that is not below pytest's own.
+
+    Each run of pytest takes back the rights that Postgres, under a system user, needs on it.
+    """
+    with TemporaryDirectory(prefix="foryou-tests-") as name:
+        yield Path(name)
+
+
+@pytest.fixture(scope="session")
+def postgres_server(servers_folder: Path) -> Iterator[str]:
     """Run Postgres for this session; the URL is that of its maintenance database."""
-    with embedded_postgres_server(tmp_path_factory.mktemp("postgres")) as url:
+    with embedded_postgres_server(servers_folder / "postgres") as url:
         yield url
 
 
 @pytest.fixture(scope="session")
-def valkey_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def valkey_server(servers_folder: Path) -> Iterator[str]:
     """Run Valkey for this session."""
-    with embedded_valkey(tmp_path_factory.mktemp("valkey")) as url:
+    with embedded_valkey(servers_folder / "valkey") as url:
         yield url
 
 
