@@ -130,7 +130,10 @@ WHERE d.id = l.id AND d.state = 'pending'
 async def postpone(connection: Connection, later: Sequence[Later]) -> None:
     """Put off deliveries that are not done and have not failed."""
     if later:
-        await connection.execute(_POSTPONE, [list(column) for column in zip(*later, strict=True)])
+        ids, after_s, after_follower = zip(*later, strict=True)
+        # One list holds one type: psycopg refuses a 0 between floats.
+        values = [list(ids), [float(each) for each in after_s], list(after_follower)]
+        await connection.execute(_POSTPONE, values)
 
 
 class Chunk(NamedTuple):
