@@ -57,7 +57,7 @@ def arq_worker(
 ) -> Worker:
     """Make an arq worker that performs the jobs of the relay."""
 
-    async def deliver(context: dict[Any, Any], *arguments: Any, **named: Any) -> None:
+    async def deliver(ctx: dict[Any, Any], *arguments: Any, **named: Any) -> None:
         (ids,) = arguments
         started = perf_counter()
         n_done = await fanout.deliver(ids)
