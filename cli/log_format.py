@@ -6,7 +6,10 @@ import sys
 import time
 from typing import Any
 
-_STANDARD = set(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_STANDARD = set(vars(logging.makeLogRecord({}))) | {
+    *("message", "asctime", "taskName"),
+    "color_message",  # uvicorn says everything twice
+}
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:

@@ -152,5 +152,6 @@ class Product:
         line = self.process.stdout.readline() if readable else b""
         if not line:
             self.process.kill()
+            self.process.communicate()
             raise AssertionError(f"foryou up said nothing: {self.errors.read_text()[-2000:]}")
         return line
