@@ -58,7 +58,7 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         postgres = Postgres(settings.postgres_url)
-        redis = open_redis(settings.redis_url)
+        redis = open_redis(settings.redis_url, timeout_s=settings.redis_timeout_s)
         ids = LeasedIds(postgres, uuid4())
         lag = Lag(postgres)
         home_feed, effects = build(settings, postgres, redis, token=_token)

@@ -100,7 +100,9 @@ class _Answer:
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            MutableHeaders(scope=message)["X-Request-Id"] = self._request_id
+            headers = MutableHeaders(scope=message)
+            headers["X-Request-Id"] = self._request_id
+            headers.setdefault("Cache-Control", "no-store")  # one viewer's page is nobody else's
         await self._send(message)
 
 

@@ -106,7 +106,7 @@ class RankedFeed:
         before = await self._rooms.chains.served(cursor, cursor.base + cursor.position, trace)
         if len(before) + self._bounds.candidates > self._bounds.served_memory:
             # The memory of this chain is full; the rest comes in order of time, from the top.
-            tail = replace(cursor, part="tail", base=len(before), key=NEWEST)
+            tail = replace(cursor, part="tail", base=len(before), key=NEWEST, top=NEWEST)
             return await self._tail_page(tail, limit, trace)
         cursor = replace(cursor, snapshot_id=_renewed_id(cursor), position=0, base=len(before))
         snapshot, _ = await self._freeze(cursor, before, now_ms, trace)
@@ -183,8 +183,9 @@ class RankedFeed:
             return replace(cursor, position=row)
         if snapshot.head.oldest is None:
             return None
+        oldest = snapshot.head.oldest
         tail = replace(
-            cursor, part="tail", position=row, base=cursor.base + row, key=snapshot.head.oldest
+            cursor, part="tail", position=row, base=cursor.base + row, key=oldest, top=oldest
         )
         posts, key = await self._tail(tail, 1, trace)
         return tail if posts or key else None
@@ -212,20 +213,43 @@ class RankedFeed:
         served = await self._rooms.chains.served(cursor, cursor.base, trace)
         originals = set((await self._rooms.timelines.originals(served[served > 0])).tolist())
         looked_at = set(np.abs(served).tolist())
-        in_network = set(viewer.authors.tolist())
         everybody = Gaps.everywhere(viewer.authors)
 
         async def more(below: Key, n: int) -> tuple[Ids, Ids]:
             return await self._rooms.timelines.newest_posts(everybody.under(below), OLDEST, n)
 
-        def skip(post: PostRow) -> bool:
-            """One original appears once: it was served, or comes by itself further down."""
-            comes = post.is_repost and post.original_author_id in in_network
-            return post.id in looked_at or post.original in originals or comes
+        async def chosen(posts: list[PostRow]) -> list[PostRow]:
+            new = [
+                post
+                for post in posts
+                if post.id not in looked_at and post.original not in originals
+            ]
+            return await self._each_original_once(viewer, new, cursor.top or NEWEST)
 
         with trace.timed("tail"):
             below = cursor.key or NEWEST
-            return await self._safety.from_list(viewer.id, more, below, limit, skip)
+            return await self._safety.from_list(viewer.id, more, below, limit, chosen)
+
+    async def _each_original_once(
+        self, viewer: Viewer, posts: list[PostRow], top: Key
+    ) -> list[PostRow]:
+        """Drop reposts of what the tail shows elsewhere: the original itself, or a newer repost."""
+        reposted = {post.original for post in posts if post.is_repost}
+        if not reposted:
+            return posts
+        ids = await self._rooms.timelines.showing(
+            np.array(sorted(reposted), dtype=np.int64), viewer.authors, top
+        )
+        showing = await self._safety.visible(viewer.id, ids)
+        best = {
+            post.original: post.id
+            for post in sorted(showing, key=lambda post: (not post.is_repost, post.ms, post.id))
+        }
+        return [
+            post
+            for post in posts
+            if not post.is_repost or best.get(post.original, post.id) == post.id
+        ]
 
 
 def _signed(snapshot: Snapshot, start: int, end: int, shown: set[int]) -> Ids:

@@ -30,6 +30,9 @@ class VisiblePosts(Protocol):
 More = Callable[[Key, int], Awaitable[tuple[Ids, Ids]]]
 """From a place and n to the ids and times of the newest n posts below it; fewer means no more."""
 
+Chosen = Callable[[list[PostRow]], Awaitable[list[PostRow]]]
+"""From visible posts to those of them that are to be shown here."""
+
 
 class Safety:
     """Checks rows in order until a page is full, the list ends, or `scan` rows were looked at."""
@@ -51,7 +54,7 @@ class Safety:
         row, last = start, min(len(snapshot), start + self._scan)
         while row < last and len(items) < limit:
             end = min(last, row + limit - len(items) + SPARE)
-            visible = await self._visible(viewer_id, snapshot, row, end)
+            visible = await self._visible_rows(viewer_id, snapshot, row, end)
             while row < end and len(items) < limit:
                 item = _item(snapshot, row, visible)
                 items += [item] if item else []
@@ -64,7 +67,7 @@ class Safety:
         more: More,
         below: Key,
         limit: int,
-        skip: Callable[[PostRow], bool] = lambda _: False,
+        chosen: Chosen | None = None,
     ) -> tuple[list[PostRow], Key | None]:
         """Return the newest visible posts below a place, and the place the next page begins below.
 
@@ -78,9 +81,8 @@ class Safety:
         n = limit + 1 + SPARE
         while scanned < self._scan:
             ids, ms = await more(below, n)
-            follow = np.ones(len(ids), dtype=np.bool_)
-            rows = await self._posts.visible(viewer_id, ids, follow)
-            found += [row for row in rows if not skip(row)]
+            rows = await self.visible(viewer_id, ids)
+            found += await chosen(rows) if chosen else rows
             if len(found) > limit:
                 last = found[limit - 1]
                 return found[:limit], Key(last.ms, last.id)
@@ -90,13 +92,16 @@ class Safety:
             scanned += n
         return found, below
 
-    async def _visible(
+    async def visible(self, viewer_id: int, ids: Ids) -> list[PostRow]:
+        """Return those of these in-network posts that the viewer may see now, in this order."""
+        return await self._posts.visible(viewer_id, ids, np.ones(len(ids), dtype=np.bool_))
+
+    async def _visible_rows(
         self, viewer_id: int, snapshot: Snapshot, row: int, end: int
     ) -> dict[int, PostRow]:
         ids = [post for each in range(row, end) for post in snapshot.group(each)]
-        follow = np.ones(len(ids), dtype=np.bool_)
-        found = await self._posts.visible(viewer_id, np.array(ids, dtype=np.int64), follow)
-        return {post.id: post for post in found}
+        posts = await self.visible(viewer_id, np.array(ids, dtype=np.int64))
+        return {post.id: post for post in posts}
 
 
 def _item(snapshot: Snapshot, row: int, visible: dict[int, PostRow]) -> Item | None:

@@ -26,7 +26,6 @@ class Head:
     created_ms: int
     ranker: str
     oldest: Key | None
-    degraded: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -80,11 +79,10 @@ def unpack(packed: bytes) -> Snapshot:
     head = orjson.loads(line)
     n = head.pop("n")
     oldest = head.pop("oldest")
-    degraded = tuple(head.pop("degraded"))
     ids = np.frombuffer(columns, dtype="<i8", count=n)
     starts = np.frombuffer(columns, dtype="<i8", count=n + 1, offset=8 * n)
     n_folded = int(starts[-1])
     folded = np.frombuffer(columns, dtype="<i8", count=n_folded, offset=8 * (2 * n + 1))
     sources = np.frombuffer(columns, dtype="<i1", count=n, offset=8 * (2 * n + 1 + n_folded))
     key = None if oldest is None else Key(*oldest)
-    return Snapshot(Head(**head, oldest=key, degraded=degraded), ids, sources, folded, starts)
+    return Snapshot(Head(**head, oldest=key), ids, sources, folded, starts)

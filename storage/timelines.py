@@ -69,6 +69,11 @@ class PostgresTimelines:
         async with self._postgres.connection() as connection:
             return await originals_of(connection, ids)
 
+    async def showing(self, originals: Ids, authors: Ids, below: Key) -> Ids:
+        """Return the posts that show these originals, as `posts_showing` does."""
+        async with self._postgres.connection() as connection:
+            return await posts_showing(connection, originals, authors, below)
+
 
 _SIGNALS = """
 SELECT p.id, p.author_id,
@@ -110,4 +115,28 @@ SELECT DISTINCT CASE WHEN body = '' AND media = '[]' THEN coalesce(repost_of, id
 async def originals_of(connection: Connection, ids: Ids) -> Ids:
     """Return the distinct originals (k,) that these posts show: a repost shows another post."""
     cursor = await connection.execute(_ORIGINALS, (ids.tolist(),))
+    return np.array([row[0] for row in await cursor.fetchall()], dtype=np.int64)
+
+
+_SHOWING = """
+SELECT id FROM posts
+ WHERE id = ANY(%(originals)s::bigint[]) AND author_id = ANY(%(authors)s::bigint[])
+   AND deleted_at IS NULL AND (effective_ms, id) < (%(ms)s, %(id)s)
+UNION ALL
+SELECT id FROM posts
+ WHERE repost_of = ANY(%(originals)s::bigint[]) AND author_id = ANY(%(authors)s::bigint[])
+   AND body = '' AND media = '[]'
+   AND deleted_at IS NULL AND (effective_ms, id) < (%(ms)s, %(id)s)
+"""
+
+
+async def posts_showing(connection: Connection, originals: Ids, authors: Ids, below: Key) -> Ids:
+    """Return the posts (k,) below a place by which these authors show these originals."""
+    values = {
+        "originals": originals.tolist(),
+        "authors": authors.tolist(),
+        "ms": below.ms,
+        "id": below.id,
+    }
+    cursor = await connection.execute(_SHOWING, values)
     return np.array([row[0] for row in await cursor.fetchall()], dtype=np.int64)

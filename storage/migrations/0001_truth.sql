@@ -37,7 +37,7 @@ CREATE TABLE posts (
     edited_at    timestamptz
 );
 CREATE INDEX posts_by_author ON posts (author_id, effective_ms DESC, id DESC) WHERE deleted_at IS NULL;
-CREATE INDEX posts_reposting ON posts (repost_of) WHERE repost_of IS NOT NULL;
+CREATE INDEX posts_reposting ON posts (repost_of, author_id) WHERE repost_of IS NOT NULL;
 
 CREATE TABLE post_stats (
     post_id     bigint PRIMARY KEY,
