@@ -68,36 +68,36 @@ def test_a_second_one_on_the_same_folder_is_refused_in_one_sentence(product: Pro
     assert product.info["address"] in refused.stderr and "--data DIR" in refused.stderr
 
 
-def test_a_taken_port_is_refused_in_one_sentence(tmp_path: Path) -> None:
+def test_a_taken_port_is_refused_in_one_sentence(folder: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        refused = run("up", "--data", str(tmp_path / "data"), "--port", str(port))
+        refused = run("up", "--data", str(folder / "data"), "--port", str(port))
     assert refused.returncode == 1
     assert len(refused.stderr.splitlines()) == 1 and "--port PORT" in refused.stderr
 
 
-def test_dev_identity_is_refused_beyond_loopback(tmp_path: Path) -> None:
-    refused = run("up", "--data", str(tmp_path / "data"), "--host", "0.0.0.0")
+def test_dev_identity_is_refused_beyond_loopback(folder: Path) -> None:
+    refused = run("up", "--data", str(folder / "data"), "--host", "0.0.0.0")
     assert refused.returncode == 1 and "loopback only" in refused.stderr
 
 
-def test_a_folder_that_is_no_data_folder_is_refused_with_what_to_do(tmp_path: Path) -> None:
-    (tmp_path / "data" / "postgres").mkdir(parents=True)
-    refused = run("up", "--data", str(tmp_path / "data"), "--port", "0")
+def test_a_folder_that_is_no_data_folder_is_refused_with_what_to_do(folder: Path) -> None:
+    (folder / "data" / "postgres").mkdir(parents=True)
+    refused = run("up", "--data", str(folder / "data"), "--port", "0")
     assert refused.returncode == 1
     assert len(refused.stderr.splitlines()) == 1 and "move it away" in refused.stderr
 
 
 def test_ctrl_c_leaves_no_process_and_the_next_start_goes_on_with_the_same_data(
-    tmp_path: Path,
+    folder: Path,
 ) -> None:
-    with Product(tmp_path / "data") as first:
+    with Product(folder / "data") as first:
         author = first.info["users"][0]
         post = first.post(author, "kept")
         pids = first.pids()
         assert first.stop() < 10
     assert not any(is_alive(pid) for pid in pids.values())
-    with Product(tmp_path / "data") as second:
+    with Product(folder / "data") as second:
         assert second.info["users"] == first.info["users"]
         assert post in second.walk(author, "chronological")
         orphans = second.pids()

@@ -16,15 +16,16 @@ def _port(url: str) -> int:
 
 
 def test_an_interrupted_first_start_is_made_good_and_the_data_and_port_are_kept(
-    tmp_path: Path,
+    servers_folder: Path,
 ) -> None:
-    (tmp_path / "postgres.new" / "base").mkdir(parents=True)
-    with embedded_postgres_server(tmp_path) as first, psycopg.connect(first) as connection:
+    folder = servers_folder / "interrupted"
+    (folder / "postgres.new" / "base").mkdir(parents=True)
+    with embedded_postgres_server(folder) as first, psycopg.connect(first) as connection:
         connection.execute("CREATE TABLE kept ()")
-    with embedded_postgres_server(tmp_path) as again, psycopg.connect(again) as connection:
+    with embedded_postgres_server(folder) as again, psycopg.connect(again) as connection:
         assert connection.execute("SELECT count(*) FROM kept").fetchone() == (0,)
     assert again == first
-    assert not (tmp_path / "postgres.new").exists()
+    assert not (folder / "postgres.new").exists()
     assert is_free(_port(first))
 
 
