@@ -95,22 +95,21 @@ def _remembered_port(file: Path) -> int:
 # ---------------------------------------------------------------------- rights, when we are root
 
 
-def system_user() -> str | None:
+def system_user(data: Path) -> str | None:
     """Name whom Postgres runs as: None for whoever we are, or, as root, a system user.
 
-    Postgres refuses to run as root. An existing `postgres` is taken, else one is made, else
-    `nobody` serves.
+    Postgres refuses to run as root. The owner of existing data goes on with it; else an existing
+    `postgres` is taken, else one is made, else `nobody` serves.
     """
     if os.geteuid() != 0:
         return None
-    names = {entry.pw_name for entry in pwd.getpwall()}
-    if "postgres" in names:
-        return "postgres"
-    if shutil.which("useradd"):
-        made = subprocess.run(["useradd", "--system", "postgres"], capture_output=True, check=False)
-        if made.returncode == 0:
-            return "postgres"
-    return "nobody"
+    names = {entry.pw_uid: entry.pw_name for entry in pwd.getpwall()}
+    if data.exists() and (owner := data.stat().st_uid) != 0 and owner in names:
+        return names[owner]
+    if "postgres" not in names.values() and shutil.which("useradd"):
+        subprocess.run(["useradd", "--system", "postgres"], capture_output=True, check=False)
+        names = {entry.pw_uid: entry.pw_name for entry in pwd.getpwall()}
+    return "postgres" if "postgres" in names.values() else "nobody"
 
 
 def _let_through(path: Path) -> None:
@@ -222,7 +221,8 @@ def postgres_program(folder: Path, *, durable: bool = True) -> tuple[Program, st
         Misconfigured: The folder holds something else, or may not be written.
     """
     folder = folder.resolve()
-    data, user = folder / "postgres", system_user()
+    data = folder / "postgres"
+    user = system_user(data)
     password = _password(folder / "postgres.secret")
     if user:
         _let_run(_postgres_binary("postgres"))

@@ -26,11 +26,14 @@ def command(*arguments: str) -> list[str]:
     return [*start, *arguments]
 
 
-def run(*arguments: str, timeout_s: float = 60) -> "subprocess.CompletedProcess[str]":
-    """Run a command to its end."""
+def run(
+    *arguments: str, timeout_s: float = 60, **environ: str
+) -> "subprocess.CompletedProcess[str]":
+    """Run a command to its end, with some settings."""
     return subprocess.run(
         command(*arguments),
         cwd=ROOT,
+        env={**os.environ, **environ},
         capture_output=True,
         text=True,
         timeout=timeout_s,

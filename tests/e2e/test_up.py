@@ -3,6 +3,10 @@
 import os
 import signal
 import socket
+import socketserver
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -103,3 +107,48 @@ def test_ctrl_c_leaves_no_process_and_the_next_start_goes_on_with_the_same_data(
         orphans = second.pids()
         second.process.kill()
         eventually(lambda: not any(is_alive(pid) for pid in orphans.values()))
+
+
+def test_it_runs_on_servers_that_are_given_and_the_doctor_judges_them(
+    folder: Path, database_url: str, redis_url: str
+) -> None:
+    with Product(folder / "data", "--postgres", database_url, "--redis", redis_url) as product:
+        assert set(product.pids()) == {"relay", "worker", "api"}
+        assert product.info["postgres_url"] == database_url
+        assert product.walk(product.info["users"][0], "ranked")
+    seen = run("doctor", FORYOU_POSTGRES_URL=database_url, FORYOU_REDIS_URL=redis_url)
+    assert seen.returncode == 0, seen.stdout
+    assert "queue on a server of its own" in seen.stdout and "FORYOU_QUEUE_URL" in seen.stdout
+
+
+def test_a_server_that_is_not_there_is_named_without_its_password(folder: Path) -> None:
+    url = "postgresql://me:secret@127.0.0.1:1/foryou"
+    refused = run("up", "--data", str(folder / "data"), "--port", "0", "--postgres", url)
+    assert refused.returncode == 1 and len(refused.stderr.splitlines()) == 1
+    assert "127.0.0.1:1" in refused.stderr and "secret" not in refused.stderr
+
+
+def test_a_redis_that_is_too_old_is_refused(folder: Path, database_url: str) -> None:
+    with _old_redis() as url:
+        options = ("--port", "0", "--postgres", database_url, "--redis", url)
+        refused = run("up", "--data", str(folder / "data"), *options)
+    assert refused.returncode == 1 and len(refused.stderr.splitlines()) == 1
+    assert "redis 6.2.7; use Redis or Valkey 7 or newer" in refused.stderr
+
+
+@contextmanager
+def _old_redis() -> Iterator[str]:
+    """Answer every command as a Redis 6 answers INFO."""
+    told = b"# Server\r\nredis_version:6.2.7\r\nrun_id:abc\r\n"
+
+    class Answer(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            while (head := self.rfile.readline()).startswith(b"*"):
+                words = [self.rfile.readline() for _ in range(2 * int(head[1:]))]
+                known = b"INFO" in words[1]
+                self.wfile.write(b"$%d\r\n%s\r\n" % (len(told), told) if known else b"+OK\r\n")
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Answer) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"redis://127.0.0.1:{server.server_address[1]}/0"
+        server.shutdown()
