@@ -6,7 +6,7 @@ import pytest
 
 from storage.connections import Postgres
 from tests.integration.api_client import Client
-from tests.integration.test_api_posts import rows
+from tests.integration.test_api_posts import IMPOSSIBLE_IDS, rows
 
 pytestmark = pytest.mark.anyio
 
@@ -25,12 +25,13 @@ async def test_an_edge_may_be_set_and_undone_any_number_of_times(api: Client, ki
     assert listed["next_cursor"] is None
 
 
-@pytest.mark.parametrize("kind", ["follows", "blocks", "mutes", "hidden"])
-@pytest.mark.parametrize("id", ["0", "-1", "abc", str(2**63), "9" * 20])
-async def test_an_impossible_id_is_refused(api: Client, kind: str, id: str) -> None:
+async def test_an_impossible_id_is_refused(api: Client) -> None:
     """Ids are positive 64-bit integers."""
-    for method in ("PUT", "DELETE"):
-        assert (await api.call(method, f"/{kind}/{id}", 1)).status_code == 422
+    for kind in ("follows", "blocks", "mutes", "hidden", "users"):
+        for id in IMPOSSIBLE_IDS:
+            for method in ("PUT", "DELETE"):
+                answer = await api.call(method, f"/{kind}/{id}", 1)
+                assert answer.status_code == 422, (kind, id)
 
 
 async def test_nobody_follows_across_a_block(api: Client) -> None:
@@ -43,28 +44,28 @@ async def test_nobody_follows_across_a_block(api: Client) -> None:
     assert (await api.call("PUT", "/follows/1", 2)).status_code == 204
 
 
-@pytest.mark.parametrize(
-    ("body", "status"),
-    [
-        (None, 204),
-        ({}, 204),
-        ({"until": None}, 204),
-        ({"until": "2100-01-01T00:00:00Z"}, 204),
-        ({"until": "2100-01-01T00:00:00+02:00"}, 204),
-        ({"until": "2100-01-01"}, 422),
-        ({"until": "2100-01-01T00:00:00"}, 422),
-        ({"until": 4102444800}, 422),
-        ({"until": "9999-12-31T23:59:59-10:00"}, 422),
-        ({"until": "0001-01-01T00:00:00+10:00"}, 422),
-        ({"for": "ever"}, 422),
-        ([], 422),
-    ],
-)
-async def test_a_mute_lasts_until_a_time(api: Client, body: Any, status: int) -> None:
+UNTIL: list[tuple[Any, int]] = [
+    (None, 204),
+    ({}, 204),
+    ({"until": None}, 204),
+    ({"until": "2100-01-01T00:00:00Z"}, 204),
+    ({"until": "2100-01-01T00:00:00+02:00"}, 204),
+    ({"until": "2100-01-01"}, 422),
+    ({"until": "2100-01-01T00:00:00"}, 422),
+    ({"until": 4102444800}, 422),
+    ({"until": "9999-12-31T23:59:59-10:00"}, 422),
+    ({"until": "0001-01-01T00:00:00+10:00"}, 422),
+    ({"for": "ever"}, 422),
+    ([], 422),
+]
+
+
+async def test_a_mute_lasts_until_a_time(api: Client) -> None:
     """Times are RFC 3339 with an offset."""
     await api.people(1, 2)
-    assert (await api.call("PUT", "/mutes/2", 1, body)).status_code == status
-    assert (await api.call("GET", "/mutes", 1)).status_code == 200
+    for body, status in UNTIL:
+        assert (await api.call("PUT", "/mutes/2", 1, body)).status_code == status, body
+        assert (await api.call("GET", "/mutes", 1)).status_code == 200
 
 
 async def test_a_list_is_paged_newest_first_without_repeat_or_gap(api: Client) -> None:
@@ -86,13 +87,14 @@ async def test_a_list_is_paged_newest_first_without_repeat_or_gap(api: Client) -
     assert seen == [str(id) for id in reversed(people)]
 
 
-@pytest.mark.parametrize(
-    "cursor", ["", "%00", "AAAA", "bnVsbA", "A" * 150, "Zm9sbG93czoxOjE=", "é", "Zm9sbG93czo5OTk5"]
-)
-async def test_a_cursor_that_was_not_given_out_is_refused(api: Client, cursor: str) -> None:
+FORGED = ["", "%00", "AAAA", "bnVsbA", "A" * 150, "Zm9sbG93czoxOjE=", "é", "Zm9sbG93czo5OTk5"]
+
+
+async def test_a_cursor_that_was_not_given_out_is_refused(api: Client) -> None:
     """With a problem document, whatever it holds."""
-    answer = await api.call("GET", f"/follows?cursor={cursor}", 1)
-    assert (answer.status_code, answer.json()["code"]) == (400, "cursor_invalid")
+    for cursor in FORGED:
+        answer = await api.call("GET", f"/follows?cursor={cursor}", 1)
+        assert (answer.status_code, answer.json()["code"]) == (400, "cursor_invalid"), cursor
 
 
 async def test_a_cursor_belongs_to_its_list(api: Client) -> None:
@@ -105,16 +107,18 @@ async def test_a_cursor_belongs_to_its_list(api: Client) -> None:
     assert answer.status_code == 400
 
 
-@pytest.mark.parametrize(
-    "query", ["limit=0", "limit=-1", "limit=x", "limit=", "what=1", "limit=1&limit=2", "limit=1e3"]
-)
-async def test_an_unknown_or_wrong_parameter_is_refused(api: Client, query: str) -> None:
-    """Not ignored."""
-    assert (await api.call("GET", f"/follows?{query}", 1)).status_code == 422
-
-
-async def test_a_limit_beyond_the_most_is_served_as_the_most(api: Client) -> None:
-    """As for the feed."""
+async def test_a_wrong_parameter_is_refused(api: Client) -> None:
+    """Not ignored; only a limit beyond the most is served as the most."""
+    for wrong in (
+        "limit=0",
+        "limit=-1",
+        "limit=x",
+        "limit=",
+        "a=1",
+        "limit=1&limit=2",
+        "limit=1e3",
+    ):
+        assert (await api.call("GET", f"/follows?{wrong}", 1)).status_code == 422, wrong
     assert (await api.call("GET", "/follows?limit=100000", 1)).status_code == 200
 
 

@@ -47,90 +47,90 @@ async def test_a_post_and_its_event_commit_together(api: Client, postgres: Postg
     assert (kind, payload["post_id"], payload["author_id"]) == ("post.created", int(post_id), 7)
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {},
-        [],
-        None,
-        "text",
-        {"body": ""},
-        {"body": "   \n"},
-        {"body": 5},
-        {"body": None},
-        {"body": "a\x00b"},
-        {"body": "x" * 10_001},
-        {"body": "x", "zz": 1},
-        {"body": "x", "format": "audio"},
-        {"body": "x", "lang": "e\n"},
-        {"body": "x", "lang": "english language"},
-        {"body": "x", "media": [{"url": "javascript:alert(1)"}]},
-        {"body": "x", "media": [{"url": "https://a.example/" + "x" * 2_000}]},
-        {"body": "x", "media": [{"url": "https://a.example", "zz": 1}]},
-        {"body": "x", "media": [{"url": "https://a.example"}] * 11},
-        {"body": "x", "media": "https://a.example"},
-        {"body": "x", "repost_of": "-1"},
-        {"body": "x", "repost_of": "0"},
-        {"body": "x", "repost_of": 1.5},
-        {"body": "x", "repost_of": True},
-        {"body": "x", "repost_of": "12345"},
-        {"body": "x", "reply_to": str(2**63)},
-        {"body": "x", "reply_to": "٣"},
-        {"body": "x", "reply_to": " 1"},
-    ],
-)
-async def test_a_wrong_post_is_refused(api: Client, fields: Any) -> None:
+WRONG_POSTS: list[Any] = [
+    {},
+    [],
+    None,
+    "text",
+    {"body": ""},
+    {"body": "   \n"},
+    {"body": 5},
+    {"body": None},
+    {"body": "a\x00b"},
+    {"body": "x" * 10_001},
+    {"body": "x", "zz": 1},
+    {"body": "x", "format": "audio"},
+    {"body": "x", "lang": "e\n"},
+    {"body": "x", "lang": "english language"},
+    {"body": "x", "media": [{"url": "javascript:alert(1)"}]},
+    {"body": "x", "media": [{"url": "https://a.example/" + "x" * 2_000}]},
+    {"body": "x", "media": [{"url": "https://a.example", "zz": 1}]},
+    {"body": "x", "media": [{"url": "https://a.example"}] * 11},
+    {"body": "x", "media": "https://a.example"},
+    {"body": "x", "repost_of": "-1"},
+    {"body": "x", "repost_of": "0"},
+    {"body": "x", "repost_of": 1.5},
+    {"body": "x", "repost_of": True},
+    {"body": "x", "repost_of": "12345"},
+    {"body": "x", "reply_to": str(2**63)},
+    {"body": "x", "reply_to": "٣"},
+    {"body": "x", "reply_to": " 1"},
+]
+
+
+async def test_a_wrong_post_is_refused(api: Client, postgres: Postgres) -> None:
     """What is wrong is 422 and leaves nothing behind."""
-    answer = await api.call("POST", "/posts", 7, fields)
-    assert answer.status_code == 422, answer.text
-    assert answer.json()["code"] == "invalid"
+    for fields in WRONG_POSTS:
+        answer = await api.call("POST", "/posts", 7, fields)
+        assert (answer.status_code, answer.json()["code"]) == (422, "invalid"), fields
+    assert await rows(postgres, "SELECT count(*) FROM posts") == [(0,)]
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"",
-        b"{",
-        b"\xff\xfe",
-        b'{"body": "\\ud800"}',
-        b'{"\\ud800": 1}',
-        b'{"body": "a\\u0000b"}',
-        b'{"body": "x", "reply_to": NaN}',
-        b'{"body": "x", "reply_to": ' + b"9" * 5_000 + b"}",
-        b"[" * 50_000,
-    ],
-)
-async def test_a_body_that_is_hardly_json_is_refused(api: Client, body: bytes) -> None:
+HARDLY_JSON = [
+    b"",
+    b"{",
+    b"\xff\xfe",
+    b'{"body": "\\ud800"}',
+    b'{"\\ud800": 1}',
+    b'{"body": "a\\u0000b"}',
+    b'{"body": "x", "reply_to": NaN}',
+    b'{"body": "x", "reply_to": ' + b"9" * 5_000 + b"}",
+    b"[" * 50_000,
+]
+
+
+async def test_a_body_that_is_hardly_json_is_refused(api: Client) -> None:
     """No shape of bytes is a 500."""
-    answer = await api.call("POST", "/posts", 7, body)
-    assert answer.status_code in (400, 422), answer.text
+    for body in HARDLY_JSON:
+        answer = await api.call("POST", "/posts", 7, body)
+        assert answer.status_code in (400, 422), body[:80]
 
 
-@pytest.mark.parametrize(
-    "body",
-    ["שלום עולם", "a\u202eb", "'; DROP TABLE posts; --", "<script>alert(1)</script>", "x" * 10_000],
-)
-async def test_odd_text_is_kept_as_it_is(api: Client, body: str) -> None:
-    """Text is text."""
-    answer = await api.call("POST", "/posts", 7, {"body": body})
-    assert answer.status_code == 201
-    assert answer.json()["body"] == body
+ODD_TEXTS = ["שלום עולם", "a\u202eb", "'; DROP TABLE posts; --", "<script>alert(1)</script>"]
 
 
-@pytest.mark.parametrize("post_id", ["0", "-1", "abc", "1.0", "+1", "01", str(2**63), "9" * 30])
-@pytest.mark.parametrize("method", ["GET", "PATCH", "DELETE"])
-async def test_an_impossible_id_is_refused(api: Client, method: str, post_id: str) -> None:
+async def test_odd_text_is_kept_as_it_is(api: Client) -> None:
+    """Text is text, up to 10,000 characters."""
+    for body in [*ODD_TEXTS, "x" * 10_000, " " * 5_000 + "👩" * 10_000]:
+        answer = await api.call("POST", "/posts", 7, {"body": body})
+        assert (answer.status_code, answer.json()["body"]) == (201, body.strip())
+
+
+IMPOSSIBLE_IDS = ["0", "-1", "abc", "1.0", "+1", "01", "%D9%A3", str(2**63), "9" * 30]
+
+
+async def test_an_impossible_id_is_refused(api: Client) -> None:
     """Ids are positive 64-bit integers."""
-    body = {"body": "x"} if method == "PATCH" else None
-    answer = await api.call(method, f"/posts/{post_id}", 7, body)
-    assert answer.status_code == 422
+    for post_id in IMPOSSIBLE_IDS:
+        for method, body in (("GET", None), ("PATCH", {"body": "x"}), ("DELETE", None)):
+            answer = await api.call(method, f"/posts/{post_id}", 7, body)
+            assert answer.status_code == 422, post_id
 
 
 async def test_the_same_key_and_body_give_the_same_post(api: Client, postgres: Postgres) -> None:
     """Also when many requests arrive at once; another body conflicts, another user does not."""
     asked = [
-        api.call("POST", "/posts", 7, {"body": "once"}, Idempotency_Key="k 1".replace(" ", "-"))
-        for _ in range(8)
+        api.call("POST", "/posts", 7, {"body": "once"}, Idempotency_Key="k-1") for _ in range(8)
     ]
     answers = await asyncio.gather(*asked)
     assert {answer.status_code for answer in answers} == {201}
@@ -154,15 +154,12 @@ async def test_a_key_is_forgotten_after_a_day(api: Client, postgres: Postgres) -
     assert second.json()["id"] != first.json()["id"]
 
 
-@pytest.mark.parametrize("key", ["", " ", "x" * 256, "ключ".encode().decode("latin-1"), "a b"])
-async def test_an_odd_key_is_refused(api: Client, key: str) -> None:
+async def test_an_odd_key_is_refused(api: Client) -> None:
     """Keys are printable ASCII."""
-    answer = await api.http.post(
-        "/api/v1/posts",
-        json={"body": "x"},
-        headers=[("X-User-Id", "7"), ("Idempotency-Key", key.encode("latin-1"))],  # type: ignore[list-item]
-    )
-    assert answer.status_code == 422
+    for key in [b"", b" ", b"x" * 256, "ключ".encode(), b"a b"]:
+        headers = [(b"X-User-Id", b"7"), (b"Idempotency-Key", key)]
+        answer = await api.http.post("/api/v1/posts", json={"body": "x"}, headers=headers)
+        assert answer.status_code == 422, key
 
 
 async def test_only_the_author_edits_and_deletes(api: Client) -> None:
