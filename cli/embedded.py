@@ -126,9 +126,11 @@ def _let_run(binary: Path) -> None:
     for folder in (package, package.with_name(f"{package.name}.libs")):  # as wheels are laid out
         _let_through(folder)
         for path in [folder, *folder.rglob("*")] if folder.exists() else []:
+            if path.is_symlink():
+                continue
             mode = path.stat().st_mode
             wanted = mode | 0o004 | (0o001 if mode & 0o100 else 0)
-            if mode != wanted and not path.is_symlink():
+            if mode != wanted:
                 path.chmod(wanted)
 
 

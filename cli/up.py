@@ -92,6 +92,11 @@ def up(
                 run(settings, folder, supervisor, address, as_json=as_json)
     except Stopped:
         _say(f"stopped; the data stays in {data}")
+    except OSError as error:
+        raise Misconfigured(
+            f"The system refuses: {error}. Give the right to it, make room, or choose another "
+            "folder with --data DIR."
+        ) from error
 
 
 def run(
