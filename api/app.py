@@ -40,7 +40,12 @@ def create_app(settings: Settings) -> FastAPI:
         Misconfigured: The settings cannot serve; the text says what to do.
     """
     registry = CollectorRegistry()
-    app = FastAPI(title="For You", lifespan=_lifespan(settings), redoc_url=None)
+    app = FastAPI(
+        title="For You",
+        lifespan=_lifespan(settings),
+        redoc_url=None,
+        redirect_slashes=False,  # a redirect would name a Host that the client made up
+    )
     app.state.registry = registry
     problems.install(app)
     app.add_middleware(BodyBound)
