@@ -4,6 +4,7 @@ Consecutive lines of one kind are one batch in one transaction (`api.ingest_batc
 is refused is named with its number and never costs the others.
 """
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby
@@ -45,18 +46,25 @@ async def ingest(request: Request, caller: Asking, services: Wired, now: Now) ->
     When the stores fail half-way the answer is 503 and the batches before stay: send all again.
     """
     caller.needs("ingest")
+    # In a thread: a full request takes a few hundred milliseconds to read, and feeds go on.
+    lines, verdicts = await asyncio.to_thread(_read, await request.body())
+    for kind, batch in groupby(lines, key=lambda each: each.line.kind):
+        numbers, same = zip(*batch, strict=True)
+        verdicts |= zip(numbers, await _apply(services, kind, list(same), now), strict=True)
+    return _answer(verdicts)
+
+
+def _read(body: bytes) -> tuple[list[Numbered], dict[int, Verdict]]:
+    """Read the lines of a body; those that cannot be read have their verdict already."""
+    lines: list[Numbered] = []
     verdicts: dict[int, Verdict] = {}
-    lines = []
-    for number, text in _numbered(await request.body()):
+    for number, text in _numbered(body):
         parsed = _parsed(text)
         if isinstance(parsed, Refused):
             verdicts[number] = parsed
         else:
             lines.append(Numbered(number, parsed))
-    for kind, batch in groupby(lines, key=lambda each: each.line.kind):
-        numbers, same = zip(*batch, strict=True)
-        verdicts |= zip(numbers, await _apply(services, kind, list(same), now), strict=True)
-    return _answer(verdicts)
+    return lines, verdicts
 
 
 async def _apply(services: Services, kind: str, lines: list[Any], now: Any) -> list[Verdict]:

@@ -11,6 +11,7 @@ import orjson
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.problems import problem
@@ -68,6 +69,8 @@ class RequestLine:
         answer = _Answer(send, line["request_id"])
         try:
             await self._app(scope, receive, answer.send)
+        except ClientDisconnect:
+            line["error"] = "the client left before its request was read"
         except Exception as error:
             line["error"] = f"{type(error).__name__}: {error}"
             logger.exception("request %s failed", line["request_id"])

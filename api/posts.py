@@ -14,7 +14,7 @@ from api.parameters import PathId, epoch_ms
 from api.schemas import PostEdit, PostFields, post_document
 from feed.errors import Invalid, NotAllowed, NotFound
 from storage import idempotency, posts
-from storage.authored import authored_post
+from storage.authored import AuthoredPost, authored_post
 from storage.connections import Connection
 from storage.page import visible_posts
 from storage.targets import targets_of
@@ -69,7 +69,7 @@ async def edit(
     async with services.postgres.transaction() as connection:
         try:
             own = await authored_post(connection, caller.user_id, post_id)
-            if own and not fields.body and not own.media and own.repost_of is None:
+            if own and not _says_something(fields.body, own):
                 raise Invalid("A post without a body needs media or repost_of.")
             await posts.edit_post(connection, caller.user_id, post_id, body=fields.body, now=now)
         except NotAllowed:
@@ -96,6 +96,9 @@ async def restore(post_id: PathId, caller: Asking, services: Wired) -> dict[str,
     async with services.postgres.transaction() as connection:
         await ensure_user(connection, caller.user_id)
         try:
+            own = await authored_post(connection, caller.user_id, post_id)
+            if own and not _says_something(own.body, own):
+                raise NotFound("This post was emptied with its account.")
             policy = services.settings.delivery
             await posts.restore_post(connection, caller.user_id, post_id, policy)
         except NotAllowed:
@@ -157,6 +160,10 @@ async def _own(connection: Connection, author_id: int, post_id: int) -> dict[str
     if post is None:
         raise NotFound("There is no such post.")
     return post_document(post)
+
+
+def _says_something(body: str, post: AuthoredPost) -> bool:
+    return bool(body or post.media or post.repost_of)
 
 
 def _hash(fields: PostFields) -> bytes:

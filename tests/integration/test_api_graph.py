@@ -182,3 +182,4 @@ async def test_a_deleted_account_is_emptied_with_a_receipt(api: Client, postgres
     assert (await rows(postgres, "SELECT sum(delta) FROM follower_deltas"))[0] == (0,)
     assert (await api.call("DELETE", "/users/1", 2, scope="admin")).status_code == 404
     assert (await api.call("PUT", "/users/1", 1, {"name": "again"})).status_code == 201
+    assert (await api.call("POST", f"/posts/{own}/restore", 1)).status_code == 404
