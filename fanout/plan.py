@@ -31,7 +31,12 @@ class Split:
     ranges: Sequence[tuple[int, int]]
 
 
-Outcome = Done | Again | Split
+@dataclass(frozen=True)
+class PutBack:
+    """A delivery was not begun, for lack of time; it is due again at once."""
+
+
+Outcome = Done | Again | Split | PutBack
 
 
 def follower_ranges(ends: Sequence[int]) -> list[tuple[int, int]]:

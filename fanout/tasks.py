@@ -12,7 +12,7 @@ from datetime import datetime
 from time import monotonic
 
 from fanout.new_posts import NewPosts
-from fanout.plan import Again, Done, Outcome, Split, retry_after_s, thresholds
+from fanout.plan import Again, Done, Outcome, PutBack, Split, retry_after_s, thresholds
 from fanout.reconcile import reconcile
 from fanout.switch import Switch
 from feed.errors import Unavailable
@@ -26,11 +26,14 @@ from storage.feeds import Feeds
 log = logging.getLogger(__name__)
 
 POSTED = ("post.created", "post.restored")
-BUDGET_OF_LEASE = 0.6  # of the lease: then a delivery has failed, and is noted so in time
+# Parts of a lease, together less than a job's time: what has not begun by the first is put back,
+# and what then takes longer than the second has failed.
+BEGIN_WITHIN = 0.3
+FINISH_WITHIN = 0.4
 POSTS_AT_ONCE = 16  # per process: more calls in flight only wait in the server's queue
-RECONCILES_AT_ONCE = 6  # each holds a connection of Postgres
+RECONCILES_AT_ONCE = 6  # and other rare work; each holds a connection of Postgres
+CONNECTIONS = RECONCILES_AT_ONCE + 14  # and some for the jobs themselves
 UNCOUNTED = 3  # a server that is gone is tried again as after this many failures
-CONNECTIONS = RECONCILES_AT_ONCE + 14
 
 Result = Outcome | BaseException
 
@@ -56,7 +59,8 @@ class Fanout:
         self._switch = Switch(postgres, feeds, settings)
         self._posts_at_once = asyncio.Semaphore(POSTS_AT_ONCE)
         self._reconciles_at_once = asyncio.Semaphore(RECONCILES_AT_ONCE)
-        self._budget_s = settings.lease_s * BUDGET_OF_LEASE
+        self._begin_within_s = settings.lease_s * BEGIN_WITHIN
+        self._finish_within_s = settings.lease_s * FINISH_WITHIN
 
     async def deliver(self, ids: Sequence[int]) -> int:
         """Perform those of these deliveries that are still owed; return how many are done.
@@ -90,13 +94,23 @@ class Fanout:
         except Exception as error:
             return [error] * len(batch)
 
-    async def _each(self, work: Sequence[Awaitable[Outcome]]) -> list[Result]:
-        """Wait for all parts, each within the budget; give a result or an error for each."""
-        return await asyncio.gather(*map(self._in_time, work), return_exceptions=True)
+    async def _each(
+        self,
+        batch: Sequence[Delivery],
+        perform: Callable[[Delivery], Awaitable[Outcome]],
+        at_once: asyncio.Semaphore,
+    ) -> list[Result]:
+        """Perform each, some at once; give an outcome or an error for each."""
+        latest_s = monotonic() + self._begin_within_s
 
-    async def _in_time(self, work: Awaitable[Outcome]) -> Outcome:
-        async with asyncio.timeout(self._budget_s):
-            return await work
+        async def in_time(each: Delivery) -> Outcome:
+            async with at_once:
+                if monotonic() > latest_s:
+                    return PutBack()
+                async with asyncio.timeout(self._finish_within_s):
+                    return await perform(each)
+
+        return await asyncio.gather(*map(in_time, batch), return_exceptions=True)
 
     # ------------------------------------------------------------------ posts
 
@@ -110,13 +124,12 @@ class Fanout:
             post = posts.get(each.payload["post_id"])
             if post is None:
                 return Done()  # deleted meanwhile; a restore is an event of its own
-            async with self._posts_at_once:
-                if each.chunk:
-                    bounds = each.after_follower, each.until_follower
-                    return await self._new_posts.deliver_chunk(post, *bounds)
-                return await self._new_posts.deliver(post, pages.get(post.author_id, []))
+            if each.chunk:
+                bounds = each.after_follower, each.until_follower
+                return await self._new_posts.deliver_chunk(post, *bounds)
+            return await self._new_posts.deliver(post, pages.get(post.author_id, []))
 
-        return await self._each([deliver(each) for each in batch])
+        return await self._each(batch, deliver, self._posts_at_once)
 
     # ------------------------------------------------------------------ relations
 
@@ -128,17 +141,16 @@ class Fanout:
         async def bring_in_line(each: Delivery) -> Outcome:
             viewer_id, author_id = each.payload["viewer_id"], each.payload["author_id"]
             if present[keys.feed(viewer_id)]:
-                async with self._reconciles_at_once:
-                    cap = self._settings.feed_cap
-                    await reconcile(self._postgres, self._feeds, viewer_id, author_id, cap=cap)
+                cap = self._settings.feed_cap
+                await reconcile(self._postgres, self._feeds, viewer_id, author_id, cap=cap)
             return Done()
 
-        return await self._each([bring_in_line(each) for each in batch])
+        return await self._each(batch, bring_in_line, self._reconciles_at_once)
 
     # ------------------------------------------------------------------ the rest
 
     async def _perform_all(self, batch: Sequence[Delivery]) -> list[Result]:
-        return await self._each([self._perform(each) for each in batch])
+        return await self._each(batch, self._perform, self._reconciles_at_once)
 
     async def _perform(self, each: Delivery) -> Outcome:
         match each.type:
@@ -157,7 +169,7 @@ class Fanout:
         raise ValueError(f"no such event type: {each.type}")
 
     async def _backfill(self, each: Delivery) -> Outcome:
-        until_s = monotonic() + self._budget_s / 2
+        until_s = monotonic() + self._finish_within_s / 2
         return await self._switch.backfill(
             each.payload["author_id"],
             datetime.fromisoformat(each.payload["since"]),
@@ -181,10 +193,12 @@ class Fanout:
         failures = await self._failures([(d, r) for d, r in pairs if isinstance(r, BaseException)])
         chunks = [chunk for d, r in pairs for chunk in _chunks(d, r)]
         done = [d.id for d, r in pairs if isinstance(r, Done | Split)]
+        not_begun = [d.id for d, r in pairs if isinstance(r, PutBack)]
         later = [Later(d.id, r.after_s, r.after_follower) for d, r in pairs if isinstance(r, Again)]
         async with self._postgres.transaction() as connection:
             await deliveries.split(connection, chunks)
             await deliveries.finish(connection, done)
+            await deliveries.put_back(connection, not_begun)
             await deliveries.postpone(connection, later)
             await deliveries.fail(connection, failures)
 

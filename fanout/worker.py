@@ -87,13 +87,11 @@ async def _work(worker: Worker, stop: asyncio.Event) -> None:
     working = asyncio.create_task(worker.async_run())
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    worker.allow_pick_jobs = False
     if working.done() and (error := working.exception()):
         log.warning("worker: waiting", extra={"error": f"{type(error).__name__}: {error}"})
         await paused(stop, PAUSE_S)
+    await _cancelled([working, stopping, *([worker.main_task] if worker.main_task else [])])
     await _finish_jobs(worker)
-    main = [task for task in (working, stopping, worker.main_task) if task is not None]
-    await _cancelled(main)
 
 
 async def _finish_jobs(worker: Worker) -> None:

@@ -79,6 +79,13 @@ async def finish(connection: Connection, ids: Sequence[int]) -> None:
         await connection.execute("DELETE FROM deliveries WHERE id = ANY(%s)", [list(ids)])
 
 
+async def put_back(connection: Connection, ids: Sequence[int]) -> None:
+    """End the leases of deliveries that were not begun."""
+    if ids:
+        query = "UPDATE deliveries SET due_at = now() WHERE id = ANY(%s) AND state = 'pending'"
+        await connection.execute(query, [list(ids)])
+
+
 class Failure(NamedTuple):
     """A delivery that failed: why, when to try again, and whether to count and give up."""
 

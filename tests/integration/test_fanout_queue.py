@@ -177,11 +177,18 @@ async def test_tidying_makes_partitions_and_prunes_what_owes_nothing(
     assert n == 1 + 4
 
 
+# On SIGUSR1 a part says where each of its tasks stands.
 RUN = """
-import asyncio, os
+import asyncio, os, signal
 from fanout.{part} import run_{part}
 from feed.settings import read_settings
-asyncio.run(run_{part}(read_settings(os.environ)))
+
+async def main():
+    stacks = lambda: [task.print_stack() for task in asyncio.all_tasks()]
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, stacks)
+    await run_{part}(read_settings(os.environ))
+
+asyncio.run(main())
 """
 
 
@@ -199,11 +206,20 @@ async def process(part: str, world: World) -> AsyncIterator[asyncio.subprocess.P
         yield running
         if running.returncode is None:
             running.send_signal(signal.SIGTERM)
-            assert await asyncio.wait_for(running.wait(), 10) == 0
+            assert await ended(running) == 0
     finally:
         if running.returncode is None:
             running.kill()
             await running.wait()
+
+
+async def ended(running: asyncio.subprocess.Process) -> int:
+    try:
+        return await asyncio.wait_for(running.wait(), 10)
+    except TimeoutError:
+        running.send_signal(signal.SIGUSR1)
+        await asyncio.sleep(1)
+        raise
 
 
 async def until_drained(world: World, within_s: float) -> None:
