@@ -23,6 +23,7 @@ async def machine(servers: Servers) -> dict[str, Any]:
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "cpu": cpu(),
         "cores": os.cpu_count(),
+        "load_1_min": round(os.getloadavg()[0], 1),  # much above what we use: a noisy machine
         "versions": {
             "python": platform.python_version(),
             "postgres": postgres.major,

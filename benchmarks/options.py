@@ -13,7 +13,7 @@ class Options:
     redis_url: str | None = None
     seconds: float = 2.0
     rounds: int = 5
-    rows: int = 600_000
+    rows: int = 300_000
     seed: int = 20_260_101
 
 

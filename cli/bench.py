@@ -39,7 +39,7 @@ NAMES = sorted(
 )
 @click.option(
     "--rows",
-    default=600_000,
+    default=300_000,
     show_default=True,
     type=click.IntRange(10_000, 50_000_000),
     help="Follow edges that `import` imports; 15000000 is 100,000 users.",

@@ -1,0 +1,232 @@
+"""How many posts a second does one worker insert into followers' feeds, all of them full?
+
+Ours is the whole path of a worker: deliveries and posts loaded from Postgres, followers paged
+from Postgres, the push script, deliveries settled. Ceiling: the push script alone, the same posts
+into the same feeds, nothing read from Postgres. Peer: the textbook way with redis-py, a pipeline
+of ZADD and ZREMRANGEBYRANK in batches of 1,000, which keeps no floor and fills missing feeds too.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+import psycopg
+
+from benchmarks.machine import machine
+from benchmarks.options import Options, say
+from benchmarks.result import Result, spread
+from benchmarks.servers import migrated, servers
+from benchmarks.world import Numbers, copy
+from fanout.tasks import POSTS_AT_ONCE, Fanout
+from feed.ids import NODE_BITS, SEQUENCE_BITS
+from feed.settings import Settings
+from storage import keys
+from storage.connections import Postgres, RedisClient, open_redis
+from storage.feeds import Feeds
+
+READERS = 2_000
+AUTHORS = 200
+FOLLOWERS = 150
+BATCHES = 2
+PIPELINE = 1_000
+PEER = "peer"
+
+
+@dataclass(frozen=True)
+class Post:
+    """One post to deliver, and to whom."""
+
+    id: int
+    author: int
+    ms: int
+    followers: list[int]
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way of doing it: from a batch of posts and their deliveries to nothing."""
+
+    deliver: Callable[[list[Post], list[int]], Awaitable[object]]
+    per_s: list[float]
+    batch_ms: list[float]
+
+
+async def run(options: Options) -> Result:
+    """Deliver batches of posts in each way, in turns."""
+    settings = Settings(cursor_keys="not used here")
+    async with servers(options) as running, migrated(running) as ours:
+        followers = _followers(options.seed)
+        postgres, redis = Postgres(ours.postgres_url, connections=20), open_redis(ours.redis_url)
+        await postgres.open()
+        say(f"filling {READERS:,} feeds of {settings.feed_cap} entries, twice")
+        start_ms = int(time.time() * 1000) - 3_600_000
+        await _load_users(ours.postgres_url, followers)
+        await _fill(redis, settings, start_ms)
+        ways = _ways(postgres, redis, settings)
+        for n in range(options.rounds + 1):
+            say(f"round {n} of {options.rounds}" if n else "warming up")
+            await _round(postgres, ways, followers, start_ms + n * 100_000)
+            if not n:
+                for way in ways.values():
+                    way.per_s.clear()
+                    way.batch_ms.clear()
+        await _check_feeds(redis, settings)
+        await redis.aclose()
+        await postgres.close()
+        return _result(ways, await machine(ours))
+
+
+def _result(ways: dict[str, Way], on: dict[str, object]) -> Result:
+    worker, script, pipeline = ways["worker"], ways["script"], ways["pipeline"]
+    pairs = zip(worker.per_s, script.per_s, strict=True)
+    return Result(
+        name="fanout",
+        value=median(worker.per_s),
+        unit="inserts/s",
+        ceiling=median(script.per_s),
+        ceiling_is="the push script alone on the same server",
+        ratio=median(ours / bare for ours, bare in pairs),
+        spread=spread(worker.batch_ms, "ms"),
+        peers={"ZADD + ZREMRANGEBYRANK, pipelines of 1,000": median(pipeline.per_s)},
+        details={
+            "feeds": READERS,
+            "followers_per_author": FOLLOWERS,
+            "posts_per_job": AUTHORS,
+            "inserts_per_job": AUTHORS * FOLLOWERS,
+            "posts_at_once": POSTS_AT_ONCE,
+        },
+        machine=on,
+    )
+
+
+# ---------------------------------------------------------------------- the ways
+
+
+def _ways(postgres: Postgres, redis: RedisClient, settings: Settings) -> dict[str, Way]:
+    feeds = Feeds(redis, cap=settings.feed_cap)
+    fanout = Fanout(postgres, feeds, settings)
+    at_once = asyncio.Semaphore(POSTS_AT_ONCE)
+
+    async def worker(_: list[Post], deliveries: list[int]) -> None:
+        done = await fanout.deliver(deliveries)
+        if done != len(deliveries):
+            raise RuntimeError(f"{done} of {len(deliveries)} deliveries were done")
+
+    async def script(posts: list[Post], _: list[int]) -> None:
+        async def push(post: Post) -> None:
+            async with at_once:
+                await feeds.push([keys.feed(each) for each in post.followers], post.id, post.ms)
+
+        await asyncio.gather(*map(push, posts))
+
+    async def pipeline(posts: list[Post], _: list[int]) -> None:
+        inserts = [(f"{PEER}:{each}", post) for post in posts for each in post.followers]
+        for at in range(0, len(inserts), PIPELINE):
+            async with redis.pipeline(transaction=False) as pipe:
+                for key, post in inserts[at : at + PIPELINE]:
+                    pipe.zadd(key, {str(post.id): post.ms})
+                    pipe.zremrangebyrank(key, 0, -settings.feed_cap - 1)
+                await pipe.execute()
+
+    return {
+        "worker": Way(worker, [], []),
+        "script": Way(script, [], []),
+        "pipeline": Way(pipeline, [], []),
+    }
+
+
+async def _round(
+    postgres: Postgres, ways: dict[str, Way], followers: dict[int, list[int]], ms: int
+) -> None:
+    for offset, way in enumerate(ways.values()):
+        spent_s = []
+        for batch in range(BATCHES):
+            posts = _posts(followers, ms + (offset * BATCHES + batch) * 1_000)
+            owed = await _write_posts(postgres, posts)
+            started = time.perf_counter()
+            await way.deliver(posts, owed)
+            spent_s.append(time.perf_counter() - started)
+        way.batch_ms.extend(each * 1000 for each in spent_s)
+        way.per_s.append(BATCHES * AUTHORS * FOLLOWERS / sum(spent_s))
+
+
+# ---------------------------------------------------------------------- the world
+
+
+def _followers(seed: int) -> dict[int, list[int]]:
+    """Choose each author's followers; authors are the users after the readers."""
+    rng = np.random.default_rng(seed)
+    readers: Numbers = np.arange(1, READERS + 1)
+    return {
+        READERS + author: sorted(rng.choice(readers, FOLLOWERS, replace=False).tolist())
+        for author in range(1, AUTHORS + 1)
+    }
+
+
+def _posts(followers: dict[int, list[int]], ms: int) -> list[Post]:
+    """Make one post an author, each in a millisecond of its own from `ms` on."""
+    return [
+        Post(_id(ms + n), author, ms + n, theirs)
+        for n, (author, theirs) in enumerate(followers.items())
+    ]
+
+
+def _id(ms: int) -> int:
+    return ms << (NODE_BITS + SEQUENCE_BITS)
+
+
+async def _load_users(url: str, followers: dict[int, list[int]]) -> None:
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
+        users = [*range(1, READERS + 1), *followers]
+        await copy(connection, "users (id, name)", ((id, f"Person {id}") for id in users))
+        await copy(connection, "user_activity (user_id, last_seen_at)", ((u, "now") for u in users))
+        edges = ((each, author) for author, theirs in followers.items() for each in theirs)
+        await copy(connection, "follows (follower_id, followee_id)", edges)
+        await connection.execute("ANALYZE")
+
+
+async def _fill(redis: RedisClient, settings: Settings, start_ms: int) -> None:
+    """Fill every reader's feed up to its cap, and a copy of it for the peer."""
+    feeds = Feeds(redis, cap=settings.feed_cap)
+    ms: Numbers = start_ms - 1 - np.arange(settings.feed_cap, dtype=np.int64) * 1_000
+    ids: Numbers = ms << (NODE_BITS + SEQUENCE_BITS)
+    for reader in range(1, READERS + 1):
+        key = keys.feed(reader)
+        await feeds.begin(key, "bench", ttl_s=60)
+        await feeds.finish(key, "bench", ids, ms, int(ms[-1]) - 1, ttl_s=settings.feed_ttl_s)
+        await redis.copy(key, f"{PEER}:{reader}")
+
+
+_WRITE = """
+WITH written AS (
+    INSERT INTO posts (id, author_id, body, format, created_at, received_at, effective_ms, delivery)
+    SELECT id, author_id, 'A post.', 'text', now(), now(), ms, 'push'
+      FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[]) AS post (id, author_id, ms)
+    RETURNING id, author_id, effective_ms),
+event AS (
+    INSERT INTO outbox_events (aggregatetype, aggregateid, type, payload)
+    SELECT 'post', id, 'post.created',
+           jsonb_build_object('post_id', id, 'author_id', author_id, 'ms', effective_ms,
+                              'delivery', 'push')
+      FROM written
+    RETURNING id)
+INSERT INTO deliveries (event_id) SELECT id FROM event RETURNING id
+"""
+
+
+async def _write_posts(postgres: Postgres, posts: list[Post]) -> list[int]:
+    """Write posts with their events, as the api does, and return the deliveries owed."""
+    columns = [[getattr(post, name) for post in posts] for name in ("id", "author", "ms")]
+    async with postgres.transaction() as connection:
+        rows = await connection.execute(_WRITE, columns)
+        return [id for (id,) in await rows.fetchall()]
+
+
+async def _check_feeds(redis: RedisClient, settings: Settings) -> None:
+    """See that what was measured was done: every feed is full and has kept its sentinel."""
+    sizes = {await redis.zcard(keys.feed(reader)) for reader in range(1, READERS + 1)}
+    if sizes != {settings.feed_cap + 1}:
+        raise RuntimeError(f"feeds have {sorted(sizes)} entries, not {settings.feed_cap + 1}")
