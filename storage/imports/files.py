@@ -8,8 +8,8 @@ import csv
 import gzip
 import io
 import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Sequence, Set
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
@@ -22,12 +22,9 @@ from storage.imports.fields import BadField, Field, Value
 ENDINGS = (".csv", ".csv.gz", ".ndjson", ".ndjson.gz")
 
 
-@dataclass(frozen=True)
-class Row:
-    """A row that can be read: where it begins, and its values in the order of the fields."""
-
-    line: int
-    values: tuple[Value, ...]
+Reader = Callable[[Any], Value]
+Row = tuple[int, *tuple[Value, ...]]
+"""A row that can be read: the line where it begins, then its values in the order of the fields."""
 
 
 @dataclass(frozen=True)
@@ -52,26 +49,17 @@ def find_file(folder: Path, kind: str) -> Path | None:
     return found[0] if found else None
 
 
+@dataclass(frozen=True)
 class RowFile:
     """One open file of rows; says how many bytes of it have been read."""
 
-    def __init__(self, path: Path, fields: Sequence[Field], raw: IO[bytes]) -> None:
-        """Read `fields` from `raw`, the bytes of `path` as they are on disk.
-
-        Raises:
-            Invalid: The header of a CSV file names a column that is unknown, or lacks one.
-        """
-        self.size = path.stat().st_size
-        self._raw = raw
-        plain = cast(IO[bytes], gzip.GzipFile(fileobj=raw)) if path.suffix == ".gz" else raw
-        if ".csv" in path.suffixes:
-            self.rows = _csv_rows(path, fields, plain)
-        else:
-            self.rows = _ndjson_rows(path, fields, plain)
+    rows: Iterator[Row | BadRow]
+    size: int
+    raw: IO[bytes]
 
     def tell(self) -> int:
-        """Return how many bytes of the file have been read, at most `size`."""
-        return min(self._raw.tell(), self.size)
+        """Return how many bytes of the file on the disk have been read, at most `size`."""
+        return min(self.raw.tell(), self.size)
 
 
 @contextmanager
@@ -79,17 +67,26 @@ def open_rows(path: Path, fields: Sequence[Field]) -> Iterator[RowFile]:
     """Open a file of rows.
 
     Raises:
-        Invalid: The file cannot be read to its end (on opening, or later from `rows`).
+        Invalid: The file cannot be read to its end (on opening, or later from `rows`), or the
+            header of a CSV file names a column that is unknown, or lacks one.
     """
     try:
-        with closing(path.open("rb")) as raw:
-            yield RowFile(path, fields, raw)
+        with ExitStack() as open_files:
+            raw: IO[bytes] = open_files.enter_context(path.open("rb"))
+            plain = raw
+            if path.suffix == ".gz":
+                plain = open_files.enter_context(cast(IO[bytes], gzip.GzipFile(fileobj=raw)))
+            if ".csv" in path.suffixes:
+                text = io.TextIOWrapper(plain, "utf-8-sig", errors="surrogateescape", newline="")
+                rows = _csv_rows(path, fields, open_files.enter_context(text))
+            else:
+                rows = _ndjson_rows(fields, plain)
+            yield RowFile(rows, path.stat().st_size, raw)
     except (OSError, EOFError, zlib.error) as error:
         raise Invalid(f"{path} cannot be read: {error}") from error
 
 
-def _csv_rows(path: Path, fields: Sequence[Field], plain: IO[bytes]) -> Iterator[Row | BadRow]:
-    text = io.TextIOWrapper(plain, "utf-8-sig", errors="surrogateescape", newline="")
+def _csv_rows(path: Path, fields: Sequence[Field], text: IO[str]) -> Iterator[Row | BadRow]:
     reader = csv.reader(text, strict=True)
     try:
         header = next(reader, [])
@@ -115,45 +112,47 @@ def _places(path: Path, fields: Sequence[Field], header: list[str]) -> list[int 
 def _records(
     reader: Any, fields: Sequence[Field], places: list[int | None], width: int
 ) -> Iterator[Row | BadRow]:
-    columns = list(zip(fields, places, strict=True))
+    # A column that is not there reads as the empty text behind the last one.
+    columns = [(f.value, width if n is None else n) for f, n in zip(fields, places, strict=True)]
+    line = reader.line_num + 1
     while True:
-        line = reader.line_num + 1
         try:
-            record = next(reader, None)
+            for record in reader:
+                if len(record) == width:
+                    record.append("")
+                    yield _row(line, columns, record)
+                elif record:  # an empty line is no row
+                    detail = f"has {len(record)} fields, the header has {width}"
+                    yield BadRow(line, "bad_row", detail)
+                line = reader.line_num + 1
+            return
         except csv.Error as error:
             yield BadRow(line, "bad_row", f"lines {line} to {reader.line_num} are lost: {error}")
-            continue
-        if record is None:
-            return
-        if len(record) != width:
-            if record:  # an empty line is no row
-                yield BadRow(line, "bad_row", f"has {len(record)} fields, the header has {width}")
-            continue
-        try:
-            yield Row(
-                line,
-                tuple(
-                    field.value(None if place is None else record[place])
-                    for field, place in columns
-                ),
-            )
-        except BadField as bad:
-            yield BadRow(line, bad.code, str(bad))
+            line = reader.line_num + 1
 
 
-def _ndjson_rows(path: Path, fields: Sequence[Field], plain: IO[bytes]) -> Iterator[Row | BadRow]:
-    known = {field.name for field in fields}
+def _row(line: int, columns: Sequence[tuple[Reader, Any]], record: Any) -> Row | BadRow:
+    try:
+        return (line, *[read(record[name]) for read, name in columns])
+    except BadField as bad:
+        return BadRow(line, bad.code, str(bad))
+
+
+def _ndjson_rows(fields: Sequence[Field], plain: IO[bytes]) -> Iterator[Row | BadRow]:
+    columns = [(field.value, field.name) for field in fields]
+    nothing = dict.fromkeys((field.name for field in fields), None)
     for line, raw in enumerate(plain, start=1):
         if not raw.strip():
             continue
         try:
-            record = _object(raw.removeprefix(codecs.BOM_UTF8), known)
-            yield Row(line, tuple(field.value(record.get(field.name)) for field in fields))
+            record = _object(raw.removeprefix(codecs.BOM_UTF8), nothing.keys())
         except BadField as bad:
             yield BadRow(line, bad.code, str(bad))
+        else:
+            yield _row(line, columns, nothing | record)
 
 
-def _object(raw: bytes, known: set[str]) -> dict[str, Any]:
+def _object(raw: bytes, known: Set[str]) -> dict[str, Any]:
     try:
         record = orjson.loads(raw)
     except orjson.JSONDecodeError as error:

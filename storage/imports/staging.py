@@ -88,12 +88,12 @@ async def _copy(
     async with connection.cursor().copy(step.copy) as copy:
         for row in rows.rows:
             read += 1
-            last_line = row.line
             if isinstance(row, BadRow):
                 bad += 1
                 listener.refused(Refusal(path.name, row.line, row.code, row.detail))
             else:
-                await copy.write_row((row.line, *row.values))
+                last_line = row[0]
+                await copy.write_row(row)
             if read % ROWS_BETWEEN_NEWS == 0:
                 listener.progress(doing, min(rows.tell(), rows.size - 1), rows.size)
     listener.progress(doing, rows.size, rows.size)
