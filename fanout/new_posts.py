@@ -26,9 +26,9 @@ class NewPosts:
 
     async def load(self, deliveries: Sequence[Delivery]) -> dict[int, Deliverable]:
         """Read the posts of these deliveries from the truth; deleted ones are left out."""
-        named = [delivery.payload.get("post_id") for delivery in deliveries]
+        named = [delivery.payload["post_id"] for delivery in deliveries]
         async with self._postgres.connection() as connection:
-            return await deliverable_posts(connection, [id for id in named if isinstance(id, int)])
+            return await deliverable_posts(connection, named)
 
     async def first_pages(self, posts: Sequence[Deliverable]) -> dict[int, list[int]]:
         """Read whom each pushed post goes to first, one follower more than a page."""

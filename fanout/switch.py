@@ -125,8 +125,11 @@ class Switch:
         )
 
     async def _stop_pulling(self, author_id: int, since: datetime) -> Outcome:
+        """Let readers rely on the feeds; the count may ask for another switch by now."""
         async with self._postgres.transaction() as connection:
             await advance(
                 connection, author_id, since=since, readers_pull=False, writers_pull=False
             )
+            payload = {"author_id": author_id}
+            await append(connection, "follower_count", author_id, "author.crossed", payload)
         return Done()

@@ -7,7 +7,7 @@ pushed into sets ordered by time, and whatever removes or switches re-reads the 
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from time import monotonic
 
@@ -26,6 +26,18 @@ from storage.feeds import Feeds
 log = logging.getLogger(__name__)
 
 POSTED = ("post.created", "post.restored")
+NEEDED = {
+    "post.created": ("post_id",),
+    "post.restored": ("post_id",),
+    "post.deleted": (),
+    "relation.changed": ("viewer_id", "author_id"),
+    "author.crossed": ("author_id",),
+    "author.backfill": ("author_id",),
+    "import.finished": (),
+    "user.deleted": ("user_id",),
+}
+"""The events we know, and the ids without which one cannot be performed."""
+
 # Parts of a lease, together less than a job's time: what has not begun by the first is put back,
 # and what then takes longer than the second has failed.
 BEGIN_WITHIN = 0.3
@@ -69,30 +81,33 @@ class Fanout:
         """
         async with self._postgres.connection() as connection:
             owed = await deliveries.load(connection, ids)
-        posts = [each for each in owed if each.type in POSTED]
-        relations = [each for each in owed if each.type == "relation.changed"]
-        rest = [each for each in owed if each not in posts and each not in relations]
+        unfit = [(each, error) for each in owed if (error := _unfit(each))]
+        fit = [each for each in owed if not _unfit(each)]
+        posts = [each for each in fit if each.type in POSTED]
+        relations = [each for each in fit if each.type == "relation.changed"]
+        rest = [each for each in fit if each.type not in (*POSTED, "relation.changed")]
         groups = await asyncio.gather(
             self._all(posts, self._deliver_posts),
             self._all(relations, self._reconcile_all),
             self._all(rest, self._perform_all),
         )
-        results = [result for group in groups for result in group]
-        await self._settle([*posts, *relations, *rest], results)
-        return sum(isinstance(result, Done | Split) for result in results)
+        results = [*unfit, *(pair for group in groups for pair in group)]
+        await self._settle(results)
+        return sum(isinstance(result, Done | Split) for _, result in results)
 
     async def _all(
         self,
         batch: Sequence[Delivery],
         perform: Callable[[Sequence[Delivery]], Awaitable[list[Result]]],
-    ) -> list[Result]:
+    ) -> list[tuple[Delivery, Result]]:
         """Perform one kind; what fails before its parts are looked at fails all of this kind."""
         if not batch:
             return []
         try:
-            return await perform(batch)
+            results = await perform(batch)
         except Exception as error:
-            return [error] * len(batch)
+            results = [error] * len(batch)
+        return list(zip(batch, results, strict=True))
 
     async def _each(
         self,
@@ -116,8 +131,8 @@ class Fanout:
 
     async def _deliver_posts(self, batch: Sequence[Delivery]) -> list[Result]:
         posts = await self._new_posts.load(batch)
-        planned = [each for each in batch if each.chunk == 0]
-        named = [posts[id] for each in planned if (id := each.payload.get("post_id")) in posts]
+        whole = [each.payload["post_id"] for each in batch if each.chunk == 0]
+        named = [posts[id] for id in whole if id in posts]
         pages = await self._new_posts.first_pages(named)
 
         async def deliver(each: Delivery) -> Outcome:
@@ -135,7 +150,7 @@ class Fanout:
 
     async def _reconcile_all(self, batch: Sequence[Delivery]) -> list[Result]:
         # A feed that is missing now is rebuilt from a truth that holds this change already.
-        named = [keys.feed(each.payload.get("viewer_id", 0)) for each in batch]
+        named = [keys.feed(each.payload["viewer_id"]) for each in batch]
         present = dict(zip(named, await self._feeds.present(named), strict=True))
 
         async def bring_in_line(each: Delivery) -> Outcome:
@@ -166,7 +181,7 @@ class Fanout:
                 await self._feeds.drop(keys.feed(each.payload["user_id"]))
                 await self._feeds.drop(keys.outbox(each.payload["user_id"]))
                 return Done()
-        raise ValueError(f"no such event type: {each.type}")
+        raise AssertionError(each.type)  # NEEDED lists it, so it belongs above
 
     async def _backfill(self, each: Delivery) -> Outcome:
         until_s = monotonic() + self._finish_within_s / 2
@@ -188,8 +203,7 @@ class Fanout:
 
     # ------------------------------------------------------------------ settling
 
-    async def _settle(self, owed: Sequence[Delivery], results: Sequence[Result]) -> None:
-        pairs = list(zip(owed, results, strict=True))
+    async def _settle(self, pairs: Sequence[tuple[Delivery, Result]]) -> None:
         failures = await self._failures([(d, r) for d, r in pairs if isinstance(r, BaseException)])
         chunks = [chunk for d, r in pairs for chunk in _chunks(d, r)]
         done = [d.id for d, r in pairs if isinstance(r, Done | Split)]
@@ -225,6 +239,17 @@ class Fanout:
             counts=counts,
             park=park,
         )
+
+
+def _unfit(delivery: Delivery) -> ValueError | None:
+    """Say what is wrong with an event that cannot be performed, before it can harm a batch."""
+    if delivery.type not in NEEDED:
+        return ValueError(f"no such event type: {delivery.type}")
+    for name in NEEDED[delivery.type]:
+        value = delivery.payload.get(name) if isinstance(delivery.payload, Mapping) else None
+        if type(value) is not int:
+            return ValueError(f"{delivery.type} without {name}")
+    return None
 
 
 def _chunks(delivery: Delivery, result: Result) -> list[Chunk]:

@@ -17,6 +17,7 @@ from arq.worker import Worker, func
 from fanout.lifetime import PAUSE_S, paused, stop_on_signals
 from fanout.queue import JOB, from_bytes, open_queue, to_bytes
 from fanout.tasks import CONNECTIONS, Fanout
+from feed.errors import Unavailable
 from feed.settings import Settings
 from storage import keys
 from storage.connections import Postgres, open_redis
@@ -60,7 +61,11 @@ def arq_worker(
     async def deliver(ctx: dict[Any, Any], *arguments: Any, **named: Any) -> None:
         (ids,) = arguments
         started = perf_counter()
-        n_done = await fanout.deliver(ids)
+        try:
+            n_done = await fanout.deliver(ids)
+        except Unavailable as error:  # nothing is settled: the relay sends them again
+            log.warning("delivery put off", extra={"n": len(ids), "error": str(error)})
+            return
         spent_ms = round((perf_counter() - started) * 1000, 1)
         log.info("delivered", extra={"n": len(ids), "n_done": n_done, "ms": spent_ms})
 

@@ -111,13 +111,13 @@ async def advance(
     return row[0] if row else None
 
 
-# Without a list of authors also those who are half-way, should their next step have been lost.
+# Who is half-way has a next step under way already, which looks at the count again; named anew
+# only without a list of authors, should that step have been lost.
 _CROSSED = """
 SELECT u.id FROM users u LEFT JOIN author_delivery d ON d.author_id = u.id
 WHERE (u.id = ANY(%(authors)s::bigint[]) OR %(authors)s::bigint[] IS NULL)
-  AND CASE WHEN coalesce(d.readers_pull, false)
-           THEN u.follower_count < %(push_below)s
-                OR (NOT d.writers_pull AND %(authors)s::bigint[] IS NULL)
+  AND CASE WHEN d.writers_pull THEN u.follower_count < %(push_below)s
+           WHEN d.readers_pull THEN %(authors)s::bigint[] IS NULL
            ELSE u.follower_count >= %(pull_from)s END
 ORDER BY u.id
 """

@@ -169,7 +169,7 @@ async def test_one_bad_delivery_costs_the_others_nothing_and_is_parked(world: Wo
         await world.fanout.deliver(await world.owed())
     found = await world.rows("SELECT state, failures, error FROM deliveries ORDER BY id")
     assert found == [
-        ("parked", 3, "KeyError: 'post_id'"),
+        ("parked", 3, "ValueError: post.created without post_id"),
         ("parked", 3, "ValueError: no such event type: unheard.of"),
     ]
 

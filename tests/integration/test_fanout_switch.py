@@ -187,6 +187,14 @@ async def test_folding_counts_each_delta_once_and_owes_the_switch(
     assert await state(world) == (False, False)
 
 
+async def test_a_fold_does_not_start_a_backfill_over(world: World, redis: RedisClient) -> None:
+    await world.rows("INSERT INTO author_delivery VALUES (%s, true, false) RETURNING 1", [AUTHOR])
+    await world.follow(1)
+    await world.drain()
+    await housekeeping(world, redis).fold()
+    assert await world.owed() == []
+
+
 async def test_other_thresholds_take_effect_at_the_next_start(
     world: World, redis: RedisClient
 ) -> None:
