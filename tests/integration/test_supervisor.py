@@ -70,7 +70,7 @@ def test_a_part_that_does_not_end_when_told_is_killed(
 ) -> None:
     monkeypatch.setattr("cli.supervisor._STOP_S", 0.3)
     with Supervisor(tmp_path, say=lambda text: None) as supervisor:
-        deaf = "trap '' TERM; echo deaf; sleep 600 & wait; sleep 600"
+        deaf = "trap '' TERM; echo deaf; while :; do sleep 0.1; done"
         part = supervisor.add(program(tmp_path, "/bin/sh", "-c", deaf))
         eventually(lambda: "deaf" in part.log.read_text())
     assert part.process.returncode == -signal.SIGKILL
