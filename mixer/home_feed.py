@@ -106,7 +106,7 @@ def build(
     settings: Settings, postgres: Postgres, redis: RedisClient, *, token: Callable[[], str]
 ) -> tuple[HomeFeed, SideEffects]:
     """Put a home feed together on open stores; `token` makes fresh ids that nobody can guess."""
-    effects = SideEffects(bound=settings.side_effects_at_once)
+    effects = SideEffects(bound=settings.side_effects_at_once, deadline_s=settings.building_ttl_s)
     feeds = Feeds(redis, cap=settings.feed_cap)
     timelines = PostgresTimelines(postgres)
     viewers = PostgresViewers(postgres, half_life_s=settings.affinity_half_life_s)

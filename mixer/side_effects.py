@@ -14,9 +14,10 @@ class SideEffects:
     Everything given here heals by itself when it is dropped: the next open asks again.
     """
 
-    def __init__(self, *, bound: int) -> None:
-        """Run at most `bound` at a time."""
+    def __init__(self, *, bound: int, deadline_s: float) -> None:
+        """Run at most `bound` at a time, each for at most `deadline_s`."""
         self._bound = bound
+        self._deadline_s = deadline_s
         self._running: set[asyncio.Task[Any]] = set()
         self.dropped = 0
         self.failed = 0
@@ -27,7 +28,7 @@ class SideEffects:
             self.dropped += 1
             work.close()
             return
-        task = asyncio.create_task(work, name=name)
+        task = asyncio.create_task(asyncio.wait_for(work, self._deadline_s), name=name)
         self._running.add(task)
         task.add_done_callback(self._ended)
 
