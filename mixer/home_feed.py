@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 from candidate_sources.author_outboxes import AuthorOutboxes
 from candidate_sources.below_floor import BelowFloor
+from candidate_sources.followed_posts import FollowedPosts
 from candidate_sources.own_posts import OwnPosts
 from candidate_sources.pushed_feed import PushedFeed
 from feed.query import Mode, ModeReason
 from feed.settings import Settings
-from feed.stages import Scorer
+from feed.stages import Scorer, Source
 from mixer.chains import Chains
 from mixer.chronological import ChronologicalFeed
 from mixer.filters import Deleted, HiddenAuthors, Unfollowed
@@ -38,8 +39,11 @@ def home_feed(
     feeds: Feeds, timelines: PostgresTimelines, light: Scorer, settings: Settings
 ) -> Pipeline:
     """Return the stages of the home feed, in the order in which they run."""
+    in_network: list[Source] = [PushedFeed(feeds), AuthorOutboxes(feeds)]
+    if settings.delivery == "pull":
+        in_network = [FollowedPosts(timelines)]
     return Pipeline(
-        sources=[PushedFeed(feeds), AuthorOutboxes(feeds), OwnPosts(timelines)],
+        sources=[*in_network, OwnPosts(timelines)],
         gap_filler=BelowFloor(timelines),
         hydrators=[PostSignals(timelines), Affinity()],
         filters=[Deleted(), HiddenAuthors(), Unfollowed()],
