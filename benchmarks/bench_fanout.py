@@ -9,18 +9,20 @@ of ZADD and ZREMRANGEBYRANK in batches of 1,000, which keeps no floor and fills 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
 
 import numpy as np
 import psycopg
 
+from benchmarks.cpu import server_cpu_s
 from benchmarks.machine import machine
 from benchmarks.options import Options, say
 from benchmarks.result import Result, spread
 from benchmarks.servers import migrated, servers
 from benchmarks.world import Numbers, copy
 from fanout.tasks import POSTS_AT_ONCE, Fanout
+from feed.errors import ForYouError
 from feed.ids import NODE_BITS, SEQUENCE_BITS
 from feed.settings import Settings
 from storage import keys
@@ -45,13 +47,19 @@ class Post:
     followers: list[int]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Way:
-    """One way of doing it: from a batch of posts and their deliveries to nothing."""
+    """One way of delivering a batch of posts, whose deliveries are owed, and what it took."""
 
-    deliver: Callable[[list[Post], list[int]], Awaitable[object]]
-    per_s: list[float]
-    batch_ms: list[float]
+    deliver: Callable[[list[Post], list[int]], Awaitable[None]]
+    per_s: list[float] = field(default_factory=list)
+    batch_ms: list[float] = field(default_factory=list)
+    client_cpu_s: float = 0.0
+    server_cpu_s: float = 0.0
+
+    def cpu_us(self, what: float) -> float:
+        """Turn CPU seconds over all rounds into microseconds of one insert."""
+        return round(what / (len(self.batch_ms) * AUTHORS * FOLLOWERS) * 1e6, 2)
 
 
 async def run(options: Options) -> Result:
@@ -68,11 +76,9 @@ async def run(options: Options) -> Result:
         ways = _ways(postgres, redis, settings)
         for n in range(options.rounds + 1):
             say(f"round {n} of {options.rounds}" if n else "warming up")
-            await _round(postgres, ways, followers, start_ms + n * 100_000)
-            if not n:
-                for way in ways.values():
-                    way.per_s.clear()
-                    way.batch_ms.clear()
+            if n == 1:
+                ways = _ways(postgres, redis, settings)  # what the warm-up took is forgotten
+            await _round(postgres, redis, ways, followers, start_ms + n * 100_000)
         await _check_feeds(redis, settings)
         await redis.aclose()
         await postgres.close()
@@ -97,6 +103,10 @@ def _result(ways: dict[str, Way], on: dict[str, object]) -> Result:
             "posts_per_job": AUTHORS,
             "inserts_per_job": AUTHORS * FOLLOWERS,
             "posts_at_once": POSTS_AT_ONCE,
+            "worker_cpu_us": worker.cpu_us(worker.client_cpu_s),
+            "server_cpu_us": worker.cpu_us(worker.server_cpu_s),
+            "peer_client_cpu_us": pipeline.cpu_us(pipeline.client_cpu_s),
+            "peer_server_cpu_us": pipeline.cpu_us(pipeline.server_cpu_s),
         },
         machine=on,
     )
@@ -113,7 +123,7 @@ def _ways(postgres: Postgres, redis: RedisClient, settings: Settings) -> dict[st
     async def worker(_: list[Post], deliveries: list[int]) -> None:
         done = await fanout.deliver(deliveries)
         if done != len(deliveries):
-            raise RuntimeError(f"{done} of {len(deliveries)} deliveries were done")
+            raise ForYouError(f"{done} of {len(deliveries)} deliveries were done")
 
     async def script(posts: list[Post], _: list[int]) -> None:
         async def push(post: Post) -> None:
@@ -132,25 +142,37 @@ def _ways(postgres: Postgres, redis: RedisClient, settings: Settings) -> dict[st
                 await pipe.execute()
 
     return {
-        "worker": Way(worker, [], []),
-        "script": Way(script, [], []),
-        "pipeline": Way(pipeline, [], []),
+        "worker": Way(worker),
+        "script": Way(script),
+        "pipeline": Way(pipeline),
     }
 
 
 async def _round(
-    postgres: Postgres, ways: dict[str, Way], followers: dict[int, list[int]], ms: int
+    postgres: Postgres,
+    redis: RedisClient,
+    ways: dict[str, Way],
+    followers: dict[int, list[int]],
+    ms: int,
 ) -> None:
     for offset, way in enumerate(ways.values()):
         spent_s = []
         for batch in range(BATCHES):
             posts = _posts(followers, ms + (offset * BATCHES + batch) * 1_000)
-            owed = await _write_posts(postgres, posts)
-            started = time.perf_counter()
-            await way.deliver(posts, owed)
-            spent_s.append(time.perf_counter() - started)
+            spent_s.append(await _timed(way, posts, postgres, redis))
         way.batch_ms.extend(each * 1000 for each in spent_s)
         way.per_s.append(BATCHES * AUTHORS * FOLLOWERS / sum(spent_s))
+
+
+async def _timed(way: Way, posts: list[Post], postgres: Postgres, redis: RedisClient) -> float:
+    owed = await _write_posts(postgres, posts)
+    server_s, client_s = await server_cpu_s(redis), time.process_time()
+    started = time.perf_counter()
+    await way.deliver(posts, owed)
+    spent_s = time.perf_counter() - started
+    way.client_cpu_s += time.process_time() - client_s
+    way.server_cpu_s += await server_cpu_s(redis) - server_s
+    return spent_s
 
 
 # ---------------------------------------------------------------------- the world
@@ -229,4 +251,4 @@ async def _check_feeds(redis: RedisClient, settings: Settings) -> None:
     """See that what was measured was done: every feed is full and has kept its sentinel."""
     sizes = {await redis.zcard(keys.feed(reader)) for reader in range(1, READERS + 1)}
     if sizes != {settings.feed_cap + 1}:
-        raise RuntimeError(f"feeds have {sorted(sizes)} entries, not {settings.feed_cap + 1}")
+        raise ForYouError(f"feeds have {sorted(sizes)} entries, not {settings.feed_cap + 1}")

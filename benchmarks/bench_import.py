@@ -6,6 +6,7 @@ timed as its user sees it, from start to end of its process, into a new database
 
 import asyncio
 import json
+import resource
 import sys
 import time
 from pathlib import Path
@@ -37,6 +38,7 @@ async def run(options: Options) -> Result:
         folder = running.folder / "import"
         rows = write_files(folder, users, seed=options.seed)
         ours, bare = [], []
+        before_s = _children_cpu_s()
         for n in range(1, min(options.rounds, ROUNDS) + 1):
             say(f"round {n} of {min(options.rounds, ROUNDS)}")
             ours.append(await _imported(running.postgres_url, folder, rows))
@@ -49,9 +51,21 @@ async def run(options: Options) -> Result:
             ceiling_is="COPY of the same follows into a table without an index",
             ratio=median(each / copy for each, copy in zip(ours, bare, strict=True)),
             spread=spread([rows / each for each in ours], "s"),
-            details={"users": users, "follows": rows - users},
+            details={
+                "users": users,
+                "follows": rows - users,
+                "command_cpu_us_per_row": round(
+                    (_children_cpu_s() - before_s) / rows / len(ours) * 1e6, 1
+                ),
+            },
             machine=await machine(running),
         )
+
+
+def _children_cpu_s() -> float:
+    """Return the CPU seconds of child processes that have ended: of the commands, so far."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def write_files(folder: Path, users: int, *, seed: int) -> int:

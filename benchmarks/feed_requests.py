@@ -3,15 +3,17 @@
 import json
 import sys
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.ceiling import write_answers
-from benchmarks.load import Client, Load, Target, load
+from benchmarks.ceiling import Recorded, write_answers
+from benchmarks.cpu import cpu_s
+from benchmarks.load import Load, Target, get_each, load
 from benchmarks.machine import machine
 from benchmarks.options import Options, say
 from benchmarks.recorded import record
@@ -20,12 +22,13 @@ from benchmarks.servers import Servers, migrated, servers
 from benchmarks.world import Shape, load_world
 from cli.embedded import await_answer, free_port, is_free
 from cli.processes import Program, ask_to_stop, await_end, start
+from feed.errors import ForYouError
 from feed.settings import Settings
 
 FEED = "/api/v1/feed"
-CONNECTIONS = 8
+CONNECTIONS = 4
 WARM_UP_S = 1.0
-READY_S = 30.0
+READY_S = 120.0
 CEILING = "a bare Starlette handler: the same round trips, the same bytes, nothing ranked"
 ROOT = Path(__file__).parents[1]
 
@@ -41,74 +44,119 @@ async def measure(name: str, options: Options, choose: Choose) -> Result:
         now_ms = int(time.time() * 1000)
         await load_world(ours.postgres_url, shape, seed=options.seed, now_ms=now_ms)
         settings = _settings(ours)
-        with service(settings, ours.folder) as port:
+        with _service(settings, ours.folder) as service:
             say(f"building the feeds of {shape.readers} readers")
-            await warm(port, shape.reader_ids)
-            targets = await choose(port, shape.reader_ids)
+            await _warm(service.port, shape.reader_ids)
+            targets = await choose(service.port, shape.reader_ids)
             say(f"recording {len(targets)} requests")
             answers = await record(settings, targets)
             write_answers(ours.folder / "answers", answers)
             log = ours.folder / "service.log"
             warm_up_ends = log.stat().st_size
-            with _ceiling(settings, ours.folder) as ceiling_port:
-                turns = await _turns(port, ceiling_port, targets, options)
-        any_answer = next(iter(answers.values()))
+            with _ceiling(settings, ours.folder) as ceiling:
+                turns = await _turns(service, ceiling, targets, options)
         details = {
             "readers": shape.readers,
             "candidates": settings.candidates,
             "connections": CONNECTIONS,
-            "alone_p50_ms": spread(turns.alone.ms, "ms").p50,
-            "alone_p99_ms": spread(turns.alone.ms, "ms").p99,
-            "ceiling_alone_p50_ms": spread(turns.ceiling_alone.ms, "ms").p50,
-            "bytes": len(any_answer.body),
-            "round_trips": sum(len(group) for group in any_answer.recording.groups),
-            "waits": len(any_answer.recording.groups),
-            "trips_beside": len(any_answer.recording.beside),
+            "degraded": sum(each.n_degraded for each in turns.service.loads),
+            **_costs(turns),
+            **_shape_of(next(iter(answers.values()))),
             "stage_ms": _stages(log, after=warm_up_ends),
         }
         return _result(name, turns, details, await machine(ours))
 
 
 @dataclass(frozen=True)
-class Turns:
-    """Loads of the service and of the ceiling, round by round; alone is one request at a time."""
+class Process:
+    """A server under measure."""
 
-    service: list[Load]
-    ceiling: list[Load]
+    port: int
+    pid: int
+
+
+@dataclass
+class Measured:
+    """Loads of one side, round by round, and the CPU time that its process spent on them."""
+
+    loads: list[Load] = field(default_factory=list)
+    cpu_s: float = 0.0
+
+    async def take(self, process: Process, targets: Sequence[Target], options: Options) -> None:
+        """Measure one round."""
+        before = cpu_s(process.pid)
+        self.loads.append(
+            await load(process.port, targets, connections=CONNECTIONS, seconds=options.seconds)
+        )
+        self.cpu_s += cpu_s(process.pid) - before
+
+    @property
+    def n(self) -> int:
+        """Requests answered."""
+        return sum(len(each.ms) for each in self.loads)
+
+
+@dataclass(frozen=True)
+class Turns:
+    """Both sides; `alone` is one request at a time."""
+
+    service: Measured
+    ceiling: Measured
     alone: Load
     ceiling_alone: Load
 
 
 async def _turns(
-    port: int, ceiling_port: int, targets: Sequence[Target], options: Options
+    service: Process, ceiling: Process, targets: Sequence[Target], options: Options
 ) -> Turns:
-    for each in (port, ceiling_port):
-        await load(each, targets, connections=CONNECTIONS, seconds=WARM_UP_S)
+    for each in (service, ceiling):
+        await load(each.port, targets, connections=CONNECTIONS, seconds=WARM_UP_S)
+    say("one request at a time")
     turns = Turns(
-        [],
-        [],
-        await load(port, targets, connections=1, seconds=options.seconds),
-        await load(ceiling_port, targets, connections=1, seconds=options.seconds),
+        Measured(),
+        Measured(),
+        await load(service.port, targets, connections=1, seconds=options.seconds),
+        await load(ceiling.port, targets, connections=1, seconds=options.seconds),
     )
     for n in range(1, options.rounds + 1):
         say(f"round {n} of {options.rounds}")
-        for measured, each in ((turns.service, port), (turns.ceiling, ceiling_port)):
-            measured.append(
-                await load(each, targets, connections=CONNECTIONS, seconds=options.seconds)
-            )
+        await turns.service.take(service, targets, options)
+        await turns.ceiling.take(ceiling, targets, options)
     return turns
 
 
+def _costs(turns: Turns) -> dict[str, float]:
+    """Say what a request costs alone, and in CPU time of its process."""
+    alone, bare = spread(turns.alone.ms, "ms"), spread(turns.ceiling_alone.ms, "ms")
+    return {
+        "alone_p50_ms": alone.p50,
+        "alone_p99_ms": alone.p99,
+        "ceiling_alone_p50_ms": bare.p50,
+        "cpu_ms": round(turns.service.cpu_s * 1000 / turns.service.n, 3),
+        "ceiling_cpu_ms": round(turns.ceiling.cpu_s * 1000 / turns.ceiling.n, 3),
+    }
+
+
+def _shape_of(recorded: Recorded) -> dict[str, int]:
+    """Say what one request does: `waits` are its round trips that follow one another."""
+    return {
+        "bytes": len(recorded.body),
+        "round_trips": sum(len(group) for group in recorded.recording.groups),
+        "waits": len(recorded.recording.groups),
+        "trips_beside": len(recorded.recording.beside),
+    }
+
+
 def _result(name: str, turns: Turns, details: dict[str, Any], on: dict[str, Any]) -> Result:
-    pairs = zip(turns.service, turns.ceiling, strict=True)
+    ours, bare = turns.service.loads, turns.ceiling.loads
     return Result(
         name=name,
-        value=median(each.per_s for each in turns.service),
+        value=median(each.per_s for each in ours),
         unit="requests/s",
-        ceiling=median(each.per_s for each in turns.ceiling),
+        ceiling=median(each.per_s for each in bare),
         ceiling_is=CEILING,
-        ratio=median(ours.per_s / bare.per_s for ours, bare in pairs),
-        spread=spread([ms for each in turns.service for ms in each.ms], "ms"),
+        ratio=median(a.per_s / b.per_s for a, b in zip(ours, bare, strict=True)),
+        spread=spread([ms for each in ours for ms in each.ms], "ms"),
         details=details,
         machine=on,
     )
@@ -127,75 +175,79 @@ def _settings(running: Servers) -> Settings:
 
 
 @contextmanager
-def service(settings: Settings, folder: Path) -> Iterator[int]:
-    """Run `foryou serve` and lend its port; its log is `service.log`."""
-    with ExitStack() as stack:
-        port = free_port()
-        environ = {
-            "FORYOU_POSTGRES_URL": settings.postgres_url,
-            "FORYOU_REDIS_URL": settings.redis_url,
-            "FORYOU_AUTH": settings.auth,
-            "FORYOU_CURSOR_KEYS": settings.cursor_keys,
-        }
-        command = (sys.executable, "-m", "cli.main", "serve", "--port", str(port))
-        program = Program(name="service", command=command, folder=ROOT, environ=environ)
-        stack.enter_context(_running(program, port, folder))
-        yield port
+def _service(settings: Settings, folder: Path) -> Iterator[Process]:
+    """Run `foryou serve`; its log is `service.log`."""
+    environ = {
+        "FORYOU_POSTGRES_URL": settings.postgres_url,
+        "FORYOU_REDIS_URL": settings.redis_url,
+        "FORYOU_AUTH": settings.auth,
+        "FORYOU_CURSOR_KEYS": settings.cursor_keys,
+    }
+    port = free_port()
+    command = (sys.executable, "-m", "cli.main", "serve", "--port", str(port))
+    program = Program(name="service", command=command, folder=ROOT, environ=environ)
+    with _running(program, port, folder) as process:
+        yield process
 
 
 @contextmanager
-def _ceiling(settings: Settings, folder: Path) -> Iterator[int]:
+def _ceiling(settings: Settings, folder: Path) -> Iterator[Process]:
     port = free_port()
     answers, urls = str(folder / "answers"), (settings.postgres_url, settings.redis_url)
     command = (sys.executable, "-m", "benchmarks.ceiling", answers, *urls, str(port))
-    with _running(Program(name="ceiling", command=command, folder=ROOT), port, folder):
-        yield port
+    program = Program(name="ceiling", command=command, folder=ROOT)
+    with _running(program, port, folder) as process:
+        yield process
 
 
 @contextmanager
-def _running(program: Program, port: int, folder: Path) -> Iterator[None]:
+def _running(program: Program, port: int, folder: Path) -> Iterator[Process]:
     log = folder / f"{program.name}.log"
     process = start(program, log)
     try:
         await_answer(lambda: not is_free(port), process, log)
-        yield
+        yield Process(port, process.pid)
     finally:
         ask_to_stop(program, process)
         await_end(process, timeout_s=10)
 
 
-async def warm(port: int, readers: range) -> None:
+async def _warm(port: int, readers: range) -> None:
     """Open every reader's feed until it comes from cached lists, no longer from a rebuild.
 
     Raises:
-        RuntimeError: It does not, in time.
+        ForYouError: It does not, in time.
     """
-    client = await Client.connect(port)
     until = time.monotonic() + READY_S
     waiting = [Target(f"{FEED}?mode=ranked", reader) for reader in readers]
     while waiting:
+        # One at a time: rebuilds of cold feeds crowd each other out, and a late one is refused.
+        answers = await get_each(port, waiting, connections=1)
+        states = [json.loads(answer.body).get("state", answer.status) for answer in answers]
         if time.monotonic() > until:
-            raise RuntimeError(f"{len(waiting)} feeds are still not ready")
-        states = [json.loads(await client.get(target.request))["state"] for target in waiting]
+            raise ForYouError(f"Feeds are still not ready: {Counter(states)}.")
         waiting = [
             target for target, state in zip(waiting, states, strict=True) if state != "ready"
         ]
-    client.close()
 
 
 async def next_pages(port: int, first: Sequence[Target], *, pages: int) -> list[Target]:
     """Follow each target's cursors and return the `pages` that come after it."""
-    client = await Client.connect(port)
-    found = []
-    for target in first:
-        place = target
-        for _ in range(pages):
-            cursor = json.loads(await client.get(place.request))["next_cursor"]
-            mode = target.path.partition("?")[2]
-            place = Target(f"{FEED}?{mode}&cursor={cursor}", target.user_id)
-            found.append(place)
-    client.close()
+    found: list[Target] = []
+    places = list(first)
+    for _ in range(pages):
+        answers = await get_each(port, places, connections=1)
+        places = [
+            _following(target, json.loads(answer.body)["next_cursor"])
+            for target, answer in zip(places, answers, strict=True)
+        ]
+        found += places
     return found
+
+
+def _following(target: Target, cursor: str) -> Target:
+    opened = target.path.partition("&cursor=")[0]
+    return Target(f"{opened}&cursor={cursor}", target.user_id)
 
 
 def _stages(log: Path, *, after: int) -> dict[str, float]:

@@ -6,11 +6,17 @@ of an answer it reads the status, the length and the bytes.
 
 import asyncio
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from time import perf_counter
+from typing import NamedTuple
+
+from feed.errors import ForYouError
 
 ANSWER_S = 10.0
+_WHOLE = b'"degraded":[]'
 
 
 @dataclass(frozen=True)
@@ -28,6 +34,13 @@ class Target:
         ).encode()
 
 
+class Answer(NamedTuple):
+    """What came back."""
+
+    status: int
+    body: bytes
+
+
 class Client:
     """One connection that is kept."""
 
@@ -41,18 +54,11 @@ class Client:
         """Open a connection on loopback."""
         return cls(*await asyncio.open_connection("127.0.0.1", port))
 
-    async def get(self, request: bytes) -> bytes:
-        """Return the body of an answer.
-
-        Raises:
-            RuntimeError: Its status is not 200.
-        """
+    async def get(self, request: bytes) -> Answer:
+        """Send a request and return what is answered."""
         self._writer.write(request)
         head = await self._reader.readuntil(b"\r\n\r\n")
-        body = await self._reader.readexactly(_length(head))
-        if not head.startswith(b"HTTP/1.1 200"):
-            raise RuntimeError(f"{head.splitlines()[0].decode()}: {body[:500].decode()}")
-        return body
+        return Answer(int(head[9:12]), await self._reader.readexactly(_length(head)))
 
     def close(self) -> None:
         """Close the connection."""
@@ -61,10 +67,11 @@ class Client:
 
 @dataclass(frozen=True)
 class Load:
-    """What was measured: milliseconds of each request, over `seconds`."""
+    """What was measured: milliseconds of each request, over `seconds`; how many were degraded."""
 
     ms: list[float]
     seconds: float
+    n_degraded: int
 
     @property
     def per_s(self) -> float:
@@ -72,28 +79,58 @@ class Load:
         return len(self.ms) / self.seconds
 
 
-async def load(port: int, targets: Sequence[Target], *, connections: int, seconds: float) -> Load:
-    """Ask for the targets in turn on each connection until the time is over."""
+@asynccontextmanager
+async def _connected(port: int, connections: int) -> AsyncIterator[list[Client]]:
     clients = [await Client.connect(port) for _ in range(connections)]
-    requests = itertools.cycle([target.request for target in targets])
-    started = perf_counter()
     try:
-        async with asyncio.timeout(seconds + ANSWER_S):
-            parts = await asyncio.gather(
-                *(_until(client, requests, started + seconds) for client in clients)
-            )
-        return Load([ms for part in parts for ms in part], perf_counter() - started)
+        yield clients
     finally:
         for client in clients:
             client.close()
 
 
-async def _until(client: Client, requests: Iterator[bytes], end: float) -> list[float]:
-    spent_ms = []
+async def get_each(port: int, targets: Sequence[Target], *, connections: int) -> list[Answer]:
+    """Ask for each target once; return the answers in their order."""
+    answers = [Answer(0, b"")] * len(targets)
+    places = iter(enumerate(targets))
+
+    async def work(client: Client) -> None:
+        for place, target in places:
+            answers[place] = await client.get(target.request)
+
+    async with _connected(port, connections) as clients:
+        await asyncio.gather(*map(work, clients))
+    return answers
+
+
+async def load(port: int, targets: Sequence[Target], *, connections: int, seconds: float) -> Load:
+    """Ask for the targets in turn on each connection until the time is over.
+
+    Raises:
+        ForYouError: An answer's status is not 200.
+    """
+    requests = itertools.cycle([target.request for target in targets])
+    async with _connected(port, connections) as clients, asyncio.timeout(seconds + ANSWER_S):
+        started = perf_counter()
+        work = (_until(client, requests, started + seconds) for client in clients)
+        parts = await asyncio.gather(*work)
+        spent_s = perf_counter() - started
+    return Load(
+        [ms for spent_ms, _ in parts for ms in spent_ms],
+        spent_s,
+        sum(n_degraded for _, n_degraded in parts),
+    )
+
+
+async def _until(client: Client, requests: Iterator[bytes], end: float) -> tuple[list[float], int]:
+    spent_ms, n_degraded = [], 0
     while (begun := perf_counter()) < end:
-        await client.get(next(requests))
+        status, body = await client.get(next(requests))
         spent_ms.append((perf_counter() - begun) * 1000)
-    return spent_ms
+        if status != HTTPStatus.OK:
+            raise ForYouError(f"A request was answered with {status}: {body[:300].decode()}")
+        n_degraded += _WHOLE not in body
+    return spent_ms, n_degraded
 
 
 def _length(head: bytes) -> int:

@@ -11,6 +11,7 @@ from api.app import create_app
 from benchmarks.ceiling import Answers, Recorded
 from benchmarks.load import Target
 from benchmarks.trips import Recorder, RecordingPostgres, RecordingRedis
+from feed.errors import ForYouError
 from feed.settings import Settings
 from mixer.home_feed import build
 
@@ -53,7 +54,7 @@ async def get(app: FastAPI, target: Target) -> bytes:
     """Call the application as a server would; return the body.
 
     Raises:
-        RuntimeError: The status is not 200.
+        ForYouError: The status is not 200.
     """
     path, _, query = target.path.partition("?")
     scope = {
@@ -81,5 +82,5 @@ async def get(app: FastAPI, target: Target) -> bytes:
     await app(scope, receive, send)
     body = b"".join(message.get("body", b"") for message in sent[1:])
     if sent[0]["status"] != 200:
-        raise RuntimeError(f"{sent[0]['status']}: {body[:500].decode()}")
+        raise ForYouError(f"{sent[0]['status']}: {body[:500].decode()}")
     return body
