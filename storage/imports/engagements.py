@@ -80,7 +80,7 @@ added AS (
     INSERT INTO engagements (day, viewer_id, event_id, type, post_id, at, dwell_ms, received_at)
     SELECT (at AT TIME ZONE 'UTC')::date, viewer_id, event_id, type, post_id, at, dwell_ms,
            to_timestamp(%(now_ms)s / 1000.0)
-      FROM timed
+      FROM timed ORDER BY viewer_id, event_id
         ON CONFLICT DO NOTHING
     RETURNING viewer_id, post_id, type, at, event_id, dwell_ms)
 INSERT INTO logged SELECT * FROM added
@@ -115,7 +115,7 @@ WITH last AS (
      ORDER BY viewer_id, post_id, at DESC, event_id DESC),
 added AS (
     INSERT INTO reactions (viewer_id, post_id, kind, active, at, event_id)
-    SELECT viewer_id, post_id, 'like', active, at, event_id FROM last
+    SELECT viewer_id, post_id, 'like', active, at, event_id FROM last ORDER BY viewer_id, post_id
         ON CONFLICT DO NOTHING
     RETURNING viewer_id, post_id, active, at)
 INSERT INTO effects

@@ -39,13 +39,14 @@ INSERT INTO refused
 SELECT line, 'unknown_user', format('followee_id: there is no user %%s', followee_id) FROM gone
 """
 
-# Rows of users are locked in the order of their ids, so that two who raise counts cannot deadlock.
+# Everything in the order of ids, so that two who write the same rows cannot deadlock.
 _WRITE = """
 WITH added AS (
     INSERT INTO follows (follower_id, followee_id, created_at)
     SELECT follower_id, followee_id,
            to_timestamp(coalesce(created_ms + %(shift_ms)s, %(now_ms)s) / 1000.0)
       FROM staged_follows WHERE line BETWEEN %(first)s AND %(last)s
+     ORDER BY follower_id, followee_id
         ON CONFLICT DO NOTHING
     RETURNING followee_id),
 counted AS (

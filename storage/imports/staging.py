@@ -5,6 +5,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import psycopg
+
 from feed.errors import Conflict
 from storage.connections import Connection
 from storage.imports import effects
@@ -17,22 +19,40 @@ ROWS_BETWEEN_NEWS = 5_000
 _LOCK = 0x696D706F7274  # "import"
 
 
+# A server process whose client was killed holds its locks until it notices.
+_SET = """
+SET work_mem = '64MB';  -- sorts and hashes of a whole file
+SET client_connection_check_interval = '1s';
+SET lock_timeout = '5s';
+"""
+_RESET = "RESET work_mem; RESET client_connection_check_interval; RESET lock_timeout"
+
+
 @asynccontextmanager
 async def alone(connection: Connection) -> AsyncIterator[None]:
-    """Hold the lock that only one import has.
+    """Hold the lock that only one import has, on a connection set up for one.
 
     Raises:
         Conflict: Another one has it.
     """
-    result = await connection.execute("SELECT pg_try_advisory_lock(%s)", [_LOCK])
-    row = await result.fetchone()
-    if row is None or not row[0]:
-        raise Conflict("Another import is running on this database; wait until it has ended.")
+    await connection.execute(_SET)
     try:
+        await _lock(connection)
         yield
     finally:
         if not connection.broken:
-            await connection.execute("SELECT pg_advisory_unlock(%s)", [_LOCK])
+            await connection.execute("SELECT pg_advisory_unlock_all()")
+            await connection.execute(_RESET)
+
+
+async def _lock(connection: Connection) -> None:
+    try:
+        await connection.execute("SELECT pg_advisory_lock(%s)", [_LOCK])
+    except psycopg.errors.LockNotAvailable:
+        raise Conflict(
+            "Another import is running on this database; wait until it has ended."
+        ) from None
+    await connection.execute("RESET lock_timeout")
 
 
 _REFUSED = "CREATE TEMP TABLE refused (line bigint, code text, detail text)"
