@@ -183,15 +183,17 @@ async def test_affinity_is_the_decayed_sum_of_the_weights(postgres: Postgres) ->
     }
     # A second like changes no state, so the strength is of the last one's time.
     weighted += [(viewer, authors[post], at, 1.0) for (viewer, post), at in last_like.items()]
+    by_pair: dict[tuple[int, int], list[tuple[datetime, float]]] = {}
+    for viewer, author, when, weight in weighted:
+        if viewer != author:
+            pair = int(viewer), int(author)
+            by_pair.setdefault(pair, []).append((datetime.fromisoformat(when), weight))
     half_life = timedelta(seconds=Settings().affinity_half_life_s)
     stored = await rows(postgres, "SELECT viewer_id, author_id, strength, at FROM affinity")
-    assert len(stored) == len({(v, a) for v, a, _, _ in weighted if v != a})
+    assert {(viewer, author) for viewer, author, _, _ in stored} == by_pair.keys()
     for viewer, author, strength, at in stored:
-        expected = sum(
-            weight * 0.5 ** ((at - datetime.fromisoformat(when)) / half_life)
-            for v, a, when, weight in weighted
-            if (int(v), int(a)) == (viewer, author)
-        )
+        parts = by_pair[viewer, author]
+        expected = sum(weight * 0.5 ** ((at - when) / half_life) for when, weight in parts)
         assert strength == pytest.approx(expected, abs=1e-4)
     assert max(each[2] for each in stored) > HALF_STRENGTH  # somebody is well liked
 
@@ -616,7 +618,7 @@ async def test_an_import_killed_in_the_middle_goes_on_when_it_is_run_again(
     killed = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "cli.main", *arguments, cwd=SAMPLE.parents[1], stderr=DEVNULL
     )
-    while await rows(postgres, "SELECT count(*) FROM users") == [(0,)]:
+    while await rows(postgres, "SELECT count(*) FROM users") == [(0,)]:  # noqa: ASYNC110 -- of another process
         await asyncio.sleep(0.005)
     killed.kill()
     assert await killed.wait() == -signal.SIGKILL
