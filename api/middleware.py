@@ -2,12 +2,10 @@
 
 import logging
 import re
-from contextlib import suppress
 from time import perf_counter
 from typing import Any
 from uuid import uuid4
 
-import orjson
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
@@ -86,10 +84,7 @@ class RequestLine:
         route = getattr(scope.get("route"), "path", "none")
         self._metrics.count(_known_method(scope["method"]), route, status, seconds)
         line |= {"route": route, "status": status, "ms": round(seconds * 1000, 2)}
-        with suppress(
-            TypeError
-        ):  # orjson refuses a lone surrogate; a log line is no reason to fail
-            logger.info(orjson.dumps(line, default=str).decode())
+        logger.info("request", extra=line)
 
 
 class _Answer:
