@@ -24,7 +24,6 @@ from tests.properties.stepping import Steps
 
 PEOPLE = (1, 2, 3, 4)  # everybody reads and writes
 EPOCH = datetime(2026, 1, 2, tzinfo=UTC)
-LIMIT = 3  # posts on a page
 FEW, MANY = 0, 1_000_000  # followers: below and above every threshold
 
 # How often each kind of event happens.
@@ -82,8 +81,9 @@ Write = Callable[..., Awaitable[Any]]
 class World:
     """One history under way: the people, the tasks, and what must hold."""
 
-    def __init__(self, service: Service, steps: Steps) -> None:
-        """Play on a service whose stores take `steps`."""
+    def __init__(self, service: Service, steps: Steps, limit: int) -> None:
+        """Play on a service whose stores take `steps`; read `limit` posts a page."""
+        self._limit = limit
         self._service = service
         self._steps = steps
         self._ms = 1_000
@@ -131,13 +131,13 @@ class World:
         """Assert P1: at rest, pages to the end give the oracle's list, each post once, in order."""
         for person in PEOPLE:
             wanted = [entry.id for entry in await self._oracle(person)]
-            got = await self._service.scroll(person, "chronological", LIMIT)
+            got = await self._service.scroll(person, "chronological", self._limit)
             assert got == wanted, f"{person} reads {got} instead of {wanted}"
 
     async def check_no_leak(self, person: int, mode: Mode) -> None:
         """Assert P3: nothing is served that the viewer may not see, whatever the caches hold."""
         before = await self._oracle(person)
-        served = await self._service.scroll(person, mode, LIMIT)
+        served = await self._service.scroll(person, mode, self._limit)
         allowed = {entry.id for entry in before + await self._oracle(person)}
         assert set(served) <= allowed, "a post was served that this viewer may not see"
         assert len(served) == len(set(served)), "a post was served twice"
@@ -231,7 +231,7 @@ class World:
 
     async def _read(self, event: Event) -> None:
         """Scroll step by step between the others: what it leaves behind must do no harm."""
-        self._steps.start(self._service.scroll(_person(event.a), _mode(event), LIMIT))
+        self._steps.start(self._service.scroll(_person(event.a), _mode(event), self._limit))
 
     async def _check(self, event: Event) -> None:
         await self.check_no_leak(_person(event.a), _mode(event))

@@ -1,4 +1,4 @@
-"""The service as the properties hold it: real stores that step, tiny caps, workers without a queue."""
+"""The service as the properties hold it: stores that step, tiny caps, workers without a queue."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -6,8 +6,8 @@ production, anything else may run. The clients say so themselves: `SteppedPostgr
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from random import Random
 from typing import Any
@@ -19,23 +19,33 @@ from storage.connections import Connection, Postgres, RedisClient
 # Inherited by the tasks that a stepped task starts; what the test itself reads is not stepped.
 _stepped: ContextVar[bool] = ContextVar("stepped", default=False)
 
-# A task that has not come to its next step by then waits for a lock that another one holds.
-BLOCKED_AFTER_S = 0.01
+# Rounds of the event loop in which code that waits for nothing comes to its next step.
+ROUNDS = 20
+# A call that has not ended by then may wait for a lock that another task holds.
+LOOK_AFTER_S = 0.003
+WAITING_FOR_LOCKS = """
+SELECT count(*) FROM pg_stat_activity
+WHERE datname = current_database() AND wait_event_type = 'Lock'
+"""
 
 
 class Steps:
     """The tasks that are under way, each waiting for its turn."""
 
-    def __init__(self, rng: Random) -> None:
-        """Choose whose turn it is by `rng`."""
-        self._rng = rng
+    def __init__(self, postgres: Postgres) -> None:
+        """Ask `postgres` whether a task that does not move waits for a lock."""
+        self._postgres = postgres
+        self._rng = Random(0)
         self._waiting: list[asyncio.Future[None]] = []
         self._tasks: dict[asyncio.Task[None], None] = {}  # in the order in which they started
-        self._moved = asyncio.Event()
+        self._changed = False
+        self._n_calls = 0
+        self._n_blocked = 0
+        self._called = asyncio.Event()
         self._failures: list[BaseException] = []
 
     def begin(self, rng: Random) -> None:
-        """Begin a new history, with nothing under way."""
+        """Begin a new history, with nothing under way; `rng` chooses whose turn it is."""
         self._rng = rng
         self._failures.clear()
 
@@ -43,6 +53,7 @@ class Steps:
         """Start a task; it stops before its first step."""
         task = asyncio.create_task(self._run(work))
         self._tasks[task] = None
+        self._changed = True
         return task
 
     @property
@@ -56,22 +67,35 @@ class Steps:
             return
         mine = asyncio.get_running_loop().create_future()
         self._waiting.append(mine)
-        self._moved.set()
         try:
             await mine
         finally:
             if mine in self._waiting:
                 self._waiting.remove(mine)
 
+    @contextmanager
+    def call(self) -> Iterator[None]:
+        """Say that a server is at work for a task: the step lasts until it has answered."""
+        self._n_calls += 1
+        try:
+            yield
+        finally:
+            self._n_calls -= 1
+            self._n_blocked = min(self._n_blocked, self._n_calls)
+            self._called.set()
+
+    def released(self) -> None:
+        """Say that locks were released: who waited for one may go on."""
+        self._n_blocked = 0
+
     async def step(self) -> bool:
         """Let one task do one step; False: there is no task."""
-        await asyncio.sleep(0)
-        while not self._waiting:
-            if not self.tasks:
-                return False
-            await self._until_moved()
+        if self._changed or not self._waiting:
+            await self._settled()
+        if not self._waiting:
+            return bool(self._tasks)
         self._waiting.pop(self._rng.randrange(len(self._waiting))).set_result(None)
-        await self._until_moved()
+        await self._settled()
         return True
 
     async def finish(self) -> None:
@@ -96,15 +120,27 @@ class Steps:
         finally:
             work.close()
             self._tasks.pop(_current(), None)
-            self._moved.set()
 
-    async def _until_moved(self) -> None:
-        self._moved.clear()
-        try:
-            async with asyncio.timeout(BLOCKED_AFTER_S):
-                await self._moved.wait()
-        except TimeoutError:
-            pass
+    async def _settled(self) -> None:
+        """Wait until no task can go on without its turn, but for those that wait for a lock."""
+        self._changed = False
+        n_rounds = 0
+        while n_rounds < ROUNDS:
+            n_rounds += 1
+            await asyncio.sleep(0)
+            if self._n_calls > self._n_blocked:
+                n_rounds = 0
+                self._called.clear()
+                try:
+                    await asyncio.wait_for(self._called.wait(), LOOK_AFTER_S)
+                except TimeoutError:
+                    self._n_blocked = min(await self._n_waiting_for_locks(), self._n_calls)
+
+    async def _n_waiting_for_locks(self) -> int:
+        async with self._postgres.connection() as connection:
+            row = await (await connection.execute(WAITING_FOR_LOCKS)).fetchone()
+        assert row is not None
+        return int(row[0])
 
 
 def _current() -> "asyncio.Task[None]":
@@ -116,44 +152,59 @@ def _current() -> "asyncio.Task[None]":
 class _SteppedConnection:
     """A connection that waits for its turn before each statement."""
 
-    def __init__(self, connection: Connection, turn: Callable[[], Coroutine[Any, Any, None]]):
+    def __init__(self, connection: Connection, steps: Steps) -> None:
         self._connection = connection
-        self._turn = turn
+        self._steps = steps
 
     async def execute(self, *args: Any, **kwargs: Any) -> Any:
-        await self._turn()
-        return await self._connection.execute(*args, **kwargs)
+        await self._steps.turn()
+        with self._steps.call():
+            return await self._connection.execute(*args, **kwargs)
 
     @asynccontextmanager
     async def cursor(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-        await self._turn()
-        async with self._connection.cursor(*args, **kwargs) as cursor:
-            yield cursor
+        await self._steps.turn()
+        with self._steps.call():
+            async with self._connection.cursor(*args, **kwargs) as cursor:
+                yield cursor
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._connection, name)
 
 
 class SteppedPostgres(Postgres):
-    """The pool of the service, one step a statement."""
+    """The pool of the service, one step a statement; a commit is a step of its own."""
 
     def __init__(self, url: str, steps: Steps) -> None:
         """Open enough connections for every task that waits inside a transaction."""
         super().__init__(url, connections=60, timeout_s=30)
         self._steps = steps
 
-    @asynccontextmanager
-    async def connection(self) -> AsyncIterator[Any]:
+    def connection(self) -> AbstractAsyncContextManager[Any]:
         """Lend a connection in autocommit."""
-        async with super().connection() as connection:
-            yield _SteppedConnection(connection, self._steps.turn)
+        return self._stepped(super().connection())
+
+    def transaction(self) -> AbstractAsyncContextManager[Any]:
+        """Lend a connection inside a transaction."""
+        return self._stepped(super().transaction())
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Any]:
-        """Lend a connection inside a transaction; its commit is a step of its own."""
-        async with super().transaction() as connection:
-            yield _SteppedConnection(connection, self._steps.turn)
+    async def _stepped(
+        self, lent: AbstractAsyncContextManager[Connection]
+    ) -> AsyncIterator[_SteppedConnection]:
+        with self._steps.call():
+            connection = await lent.__aenter__()
+        try:
+            yield _SteppedConnection(connection, self._steps)
             await self._steps.turn()
+        except BaseException as error:
+            with self._steps.call():
+                await lent.__aexit__(type(error), error, error.__traceback__)
+            self._steps.released()
+            raise
+        with self._steps.call():
+            await lent.__aexit__(None, None, None)
+        self._steps.released()
 
 
 class SteppedRedis(RedisClient):
@@ -171,7 +222,8 @@ class SteppedRedis(RedisClient):
     async def execute_command(self, *args: Any, **options: Any) -> Any:
         """Send a command, when it is this task's turn."""
         await self.steps.turn()
-        return await super().execute_command(*args, **options)
+        with self.steps.call():
+            return await super().execute_command(*args, **options)
 
     def pipeline(self, transaction: bool = True, shard_hint: str | None = None) -> Pipeline:
         """Collect commands that are sent when it is this task's turn."""
@@ -187,4 +239,5 @@ class _SteppedPipeline(Pipeline):
 
     async def execute(self, raise_on_error: bool = True) -> list[Any]:
         await self.steps.turn()
-        return await super().execute(raise_on_error)
+        with self.steps.call():
+            return await super().execute(raise_on_error)
