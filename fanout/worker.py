@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 
 POLL_S = 0.05
 TIMEOUT_OF_LEASE = 0.8  # a job that is cut off has not outlived its lease
+CANCEL_AGAIN_S = 0.5
 LAST_JOBS_S = 3.0  # what runs at the end may finish within
 
 
@@ -107,6 +108,8 @@ async def _finish_jobs(worker: Worker) -> None:
 
 
 async def _cancelled(tasks: Sequence["asyncio.Task[Any]"]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    """Cancel tasks until they have ended; a driver below now and then swallows the first try."""
+    while pending := [task for task in tasks if not task.done()]:
+        for task in pending:
+            task.cancel()
+        await asyncio.wait(pending, timeout=CANCEL_AGAIN_S)

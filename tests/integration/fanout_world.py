@@ -50,10 +50,15 @@ class World:
             )
 
     async def post(self, id: int, author_id: int = AUTHOR, *, ms: int | None = None) -> None:
+        await self.posts([id], author_id, ms=ms)
+
+    async def posts(
+        self, ids: Sequence[int], author_id: int = AUTHOR, *, ms: int | None = None
+    ) -> None:
+        """Write posts in one transaction; without `ms` an id is its own time."""
         async with self.postgres.transaction() as connection:
             how = await posts.delivery_of(connection, author_id, self.settings.delivery)
-            await posts.insert_post(
-                connection,
+            new = [
                 posts.NewPost(
                     id=id,
                     author_id=author_id,
@@ -62,8 +67,10 @@ class World:
                     received_at=NOW,
                     effective_ms=id if ms is None else ms,
                     delivery=how,
-                ),
-            )
+                )
+                for id in ids
+            ]
+            await posts.insert_posts(connection, new)
 
     async def follow(self, *followers: int, author_id: int = AUTHOR) -> None:
         async with self.postgres.transaction() as connection:
