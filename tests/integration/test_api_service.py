@@ -95,11 +95,11 @@ async def test_an_unforeseen_error_says_nothing_but_its_request(
 
 
 async def test_one_log_line_per_request(api: Client, caplog: pytest.LogCaptureFixture) -> None:
-    """JSON, with who, what, how it ended and how long it took."""
+    """Its fields say who, what, how it ended and how long it took."""
     with caplog.at_level(logging.INFO, logger="foryou.request"):
         answer = await api.call("GET", "/posts/5", 1)
     (record,) = [record for record in caplog.records if record.name == "foryou.request"]
-    line = json.loads(record.getMessage())
+    line = vars(record)
     assert line["request_id"] == answer.headers["x-request-id"]
     assert (line["method"], line["status"], line["user_id"]) == ("GET", 404, "1")
     assert line["route"].endswith("/posts/{post_id}") and line["ms"] > 0
