@@ -1,6 +1,5 @@
 """What holds for every route: identity, problem documents, bounds, probes, one log line."""
 
-import json
 import logging
 from dataclasses import replace
 from typing import Any
