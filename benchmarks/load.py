@@ -7,7 +7,7 @@ of an answer it reads the status, the length and the bytes.
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from time import perf_counter
@@ -60,9 +60,11 @@ class Client:
         head = await self._reader.readuntil(b"\r\n\r\n")
         return Answer(int(head[9:12]), await self._reader.readexactly(_length(head)))
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Close the connection."""
         self._writer.close()
+        with suppress(OSError):
+            await self._writer.wait_closed()
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ async def _connected(port: int, connections: int) -> AsyncIterator[list[Client]]
         yield clients
     finally:
         for client in clients:
-            client.close()
+            await client.close()
 
 
 async def get_each(port: int, targets: Sequence[Target], *, connections: int) -> list[Answer]:

@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from api.app import create_app
 from benchmarks.ceiling import Answers, Recorded
 from benchmarks.load import Target
-from benchmarks.trips import Recorder, RecordingPostgres, RecordingRedis
+from benchmarks.trips import Recorder, RecordingPostgres, RecordingRedis, beside
 from feed.errors import ForYouError
 from feed.settings import Settings
 from mixer.home_feed import build
@@ -42,6 +42,9 @@ async def _app(settings: Settings, recorder: Recorder) -> AsyncIterator[FastAPI]
     async with app.router.lifespan_context(app):
         await postgres.open()
         feed, effects = build(settings, postgres, redis, token=recorder.token)
+        start = effects.start
+        # The one seam that `build` has no parameter for: side effects say that they are.
+        effects.start = lambda name, work: start(name, beside(work))  # type: ignore[method-assign]
         app.state.services = replace(
             app.state.services, postgres=postgres, redis=redis, home_feed=feed, effects=effects
         )

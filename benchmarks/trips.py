@@ -6,8 +6,9 @@ reads the answers as the drivers give them, and does nothing with them.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,13 +66,20 @@ class Recording:
             self.under_way -= trips is not self.beside
 
     def _place(self) -> list[Trip]:
-        task = asyncio.current_task()
-        # asyncio names tasks Task-1, Task-2, ...; only side effects have names of their own.
-        if task is not None and not task.get_name().startswith("Task-"):
+        if _BESIDE.get():
             return self.beside
         if not self.under_way:
             self.groups.append([])
         return self.groups[-1]
+
+
+_BESIDE: ContextVar[bool] = ContextVar("beside", default=False)
+
+
+async def beside(work: Coroutine[Any, Any, Any]) -> Any:
+    """Do `work` as a side effect: its trips are noted apart. It needs a task of its own."""
+    _BESIDE.set(True)
+    return await work
 
 
 class Recorder:
