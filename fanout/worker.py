@@ -113,3 +113,4 @@ async def _cancelled(tasks: Sequence["asyncio.Task[Any]"]) -> None:
         for task in pending:
             task.cancel()
         await asyncio.wait(pending, timeout=CANCEL_AGAIN_S)
+    await asyncio.gather(*tasks, return_exceptions=True)  # looks at their errors, too
