@@ -2,8 +2,6 @@
 
 from typing import Protocol
 
-import numpy as np
-
 from feed.affinity import affinity_to
 from feed.candidates import Candidates, Column
 from feed.order import Ids
@@ -15,7 +13,7 @@ class SignalReader(Protocol):
     """Where signals of posts are read (`storage.timelines.PostgresTimelines`)."""
 
     async def signals(self, ids: Ids) -> Signals:
-        """Return the signals of the posts that exist, in any order."""
+        """Return the signals of these posts (n,)."""
         ...
 
 
@@ -31,22 +29,13 @@ class PostSignals:
     async def hydrate(self, query: Query, candidates: Candidates) -> dict[str, Column]:
         """Return the columns author, original, format, likes, comments, reposts (n,)."""
         signals = await self._reader.signals(candidates.ids)
-        order = np.argsort(signals.ids)
-        at = np.searchsorted(signals.ids, candidates.ids, sorter=order)
-        row = order[np.minimum(at, max(len(order) - 1, 0))] if len(order) else at
-        there = signals.ids[row] == candidates.ids if len(order) else np.zeros(len(at), np.bool_)
-        blank = np.zeros(len(candidates), dtype=np.int64)
-
-        def column(values: Column) -> Column:
-            return np.where(there, values[row], blank) if len(order) else blank
-
         return {
-            "author": column(signals.authors),
-            "original": np.where(there, column(signals.originals), candidates.ids),
-            "format": column(signals.formats),
-            "likes": column(signals.likes),
-            "comments": column(signals.comments),
-            "reposts": column(signals.reposts),
+            "author": signals.authors,
+            "original": signals.originals,
+            "format": signals.formats,
+            "likes": signals.likes,
+            "comments": signals.comments,
+            "reposts": signals.reposts,
         }
 
 

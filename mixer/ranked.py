@@ -106,7 +106,8 @@ class RankedFeed:
         before = await self._rooms.chains.served(cursor, cursor.base + cursor.position, trace)
         if len(before) + self._bounds.candidates > self._bounds.served_memory:
             # The memory of this chain is full; the rest comes in order of time, from the top.
-            tail = replace(cursor, part="tail", base=len(before), key=NEWEST, top=NEWEST)
+            base = cursor.base + cursor.position
+            tail = replace(cursor, part="tail", base=base, key=NEWEST, top=NEWEST)
             return await self._tail_page(tail, limit, trace)
         cursor = replace(cursor, snapshot_id=_renewed_id(cursor), position=0, base=len(before))
         snapshot, _ = await self._freeze(cursor, before, now_ms, trace)

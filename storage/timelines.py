@@ -58,7 +58,7 @@ class PostgresTimelines:
             return await newest_posts(connection, gaps, down_to, n)
 
     async def signals(self, ids: Ids) -> "Signals":
-        """Return the signals of the posts that exist, as `load_signals` does."""
+        """Return the signals of these posts, as `load_signals` does."""
         async with self._postgres.connection() as connection:
             return await load_signals(connection, ids)
 
@@ -76,20 +76,24 @@ class PostgresTimelines:
 
 
 _SIGNALS = """
-SELECT p.id, p.author_id,
-       CASE WHEN p.body = '' AND p.media = '[]' THEN coalesce(p.repost_of, p.id) ELSE p.id END,
-       array_position(%s, p.format) - 1,
+SELECT coalesce(p.author_id, 0),
+       CASE WHEN p.body = '' AND p.media = '[]' THEN coalesce(p.repost_of, p.id) ELSE wanted.id END,
+       coalesce(array_position(%(formats)s, p.format), 1) - 1,
        coalesce(s.likes, 0), coalesce(s.comments, 0), coalesce(s.reposts, 0)
-  FROM posts p LEFT JOIN post_stats s ON s.post_id = p.id
- WHERE p.id = ANY(%s::bigint[]) AND p.deleted_at IS NULL
+  FROM unnest(%(ids)s::bigint[]) WITH ORDINALITY AS wanted(id, place)
+  LEFT JOIN posts p ON p.id = wanted.id AND p.deleted_at IS NULL
+  LEFT JOIN post_stats s ON s.post_id = p.id
+ ORDER BY wanted.place
 """
 
 
 @dataclass(frozen=True)
 class Signals:
-    """What ranking needs of posts, as columns (m,) in no particular order."""
+    """What ranking needs of n posts, as aligned columns (n,); a post that is gone has author 0.
 
-    ids: Ids
+    `originals` is the post that is shown: the original of a plain repost, else the post itself.
+    """
+
     authors: Ids
     originals: Ids
     formats: Ids
@@ -99,10 +103,10 @@ class Signals:
 
 
 async def load_signals(connection: Connection, ids: Ids) -> Signals:
-    """Load the signals of those of these posts (n,) that are not deleted."""
+    """Load the signals of these posts (n,)."""
     async with connection.cursor(binary=True) as cursor:
-        await cursor.execute(_SIGNALS, (list(FORMATS), ids.tolist()))
-        rows = np.array(await cursor.fetchall(), dtype=np.int64).reshape(-1, 7)
+        await cursor.execute(_SIGNALS, {"formats": list(FORMATS), "ids": ids.tolist()})
+        rows = np.array(await cursor.fetchall(), dtype=np.int64).reshape(-1, 6)
     return Signals(*rows.T)
 
 
