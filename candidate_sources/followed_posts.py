@@ -1,4 +1,4 @@
-"""All followees' posts straight from Postgres: the whole in-network feed when delivery is `pull`."""
+"""All followees' posts straight from Postgres: the in-network feed when delivery is `pull`."""
 
 from candidate_sources.below_floor import Timelines
 from feed.candidates import Found, Gaps

@@ -29,7 +29,7 @@ class Client:
         body: Any = None,
         **headers: str,
     ) -> httpx.Response:
-        """Call as `user`; `scope="ingest"` and the like become headers, bytes are sent as they are."""
+        """Call as `user`; `scope="ingest"` and the like become headers, bytes go as they are."""
         named = {"X-User-Id": str(user)} if user is not None else {}
         if "scope" in headers:
             named["X-Scope"] = headers.pop("scope")
