@@ -20,7 +20,7 @@ from storage.connections import Connection, Postgres, RedisClient
 _stepped: ContextVar[bool] = ContextVar("stepped", default=False)
 
 # Rounds of the event loop in which code that waits for nothing comes to its next step.
-ROUNDS = 20
+ROUNDS = 8
 # A call that has not ended by then may wait for a lock that another task holds.
 LOOK_AFTER_S = 0.003
 WAITING_FOR_LOCKS = """
@@ -182,21 +182,22 @@ class SteppedPostgres(Postgres):
 
     def connection(self) -> AbstractAsyncContextManager[Any]:
         """Lend a connection in autocommit."""
-        return self._stepped(super().connection())
+        return self._stepped(super().connection(), commits=False)
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:
         """Lend a connection inside a transaction."""
-        return self._stepped(super().transaction())
+        return self._stepped(super().transaction(), commits=True)
 
     @asynccontextmanager
     async def _stepped(
-        self, lent: AbstractAsyncContextManager[Connection]
+        self, lent: AbstractAsyncContextManager[Connection], *, commits: bool
     ) -> AsyncIterator[_SteppedConnection]:
         with self._steps.call():
             connection = await lent.__aenter__()
         try:
             yield _SteppedConnection(connection, self._steps)
-            await self._steps.turn()
+            if commits:
+                await self._steps.turn()
         except BaseException as error:
             with self._steps.call():
                 await lent.__aexit__(type(error), error, error.__traceback__)

@@ -1,6 +1,7 @@
 """P1, P3 and P5 on the real stores, against the oracle, over histories that hypothesis invents.
 
-TEST_HISTORIES says how many; a longer run finds rarer faults. A failing history is shrunk.
+TEST_HISTORIES says how many; a longer run finds rarer faults. TEST_SHRINK=1 makes a failing history
+as short as it can be, which takes its time.
 """
 
 import os
@@ -8,7 +9,7 @@ from collections.abc import AsyncIterator
 from random import Random
 
 import pytest
-from hypothesis import HealthCheck, given
+from hypothesis import HealthCheck, Phase, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
@@ -20,6 +21,7 @@ from tests.properties.stepping import SteppedPostgres, SteppedRedis, Steps
 
 HISTORIES = int(os.environ.get("TEST_HISTORIES", "300"))
 EVENTS = 40
+PHASES = list(Phase) if os.environ.get("TEST_SHRINK") else [Phase.generate]
 
 
 @pytest.fixture
@@ -39,11 +41,13 @@ async def service(settings: Settings, steps: Steps) -> AsyncIterator[Service]:
     await postgres.close()
 
 
+@pytest.mark.timeout(120 + 5 * HISTORIES)
 @hypothesis_settings(
     max_examples=HISTORIES,
     deadline=None,
     derandomize=True,
     database=None,
+    phases=PHASES,
     suppress_health_check=list(HealthCheck),  # the stores are emptied before each history
 )
 @given(history=histories(EVENTS), seed=st.integers(0, 999), limit=st.integers(2, 6))
