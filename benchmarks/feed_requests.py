@@ -262,7 +262,7 @@ def _stages(log: Path, *, after: int) -> dict[str, float]:
 
 def _line(text: bytes) -> dict[str, Any]:
     try:
-        line = json.loads(json.loads(text)["event"])
-    except (ValueError, KeyError):
+        line = json.loads(text)
+    except ValueError:
         return {}
-    return line if isinstance(line, dict) else {}
+    return line if line.get("event") == "request" else {}

@@ -56,6 +56,7 @@ def line(result: Result) -> str:
     samples = fields.pop("spread")
     machine = fields.pop("machine")
     samples["samples_in"] = samples.pop("unit")
+    fields["peers"] = {name: _rounded(value) for name, value in result.peers.items()}
     figures = {key: _rounded(fields.pop(key)) for key in ("value", "ceiling", "ratio")}
     return json.dumps({"name": fields.pop("name"), **figures, **fields, **samples, **machine})
 
