@@ -1,0 +1,45 @@
+"""The table of docs/benchmarks.md, made from the results kept in benchmarks/results.
+
+`python -m benchmarks.kept` prints it; a test compares.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+RESULTS = Path(__file__).with_name("results")
+_HEAD = """\
+| benchmark | value | ceiling | ratio | p50 | p90 | p99 | n | load | commit |
+|---|--:|--:|--:|--:|--:|--:|--:|--:|---|"""
+
+
+def markdown(folder: Path) -> str:
+    """Write one row for each kept result, in the order of their names."""
+    kept = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+    return "\n".join([_HEAD, *map(_row, kept)])
+
+
+def _row(kept: Mapping[str, Any]) -> str:
+    unit, quantiles = kept["samples_in"], (kept["p50"], kept["p90"], kept["p99"])
+    cells = [
+        f"`{kept['name']}`",
+        f"{_figure(kept['value'])} {kept['unit']}",
+        _figure(kept["ceiling"]),
+        f"{kept['ratio']:.0%}",
+        *(f"{_figure(each)} {unit}" for each in quantiles),
+        f"{kept['n']:,}",
+        f"{kept['load_1_min']}",
+        f"`{kept['commit']}`",
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+if __name__ == "__main__":
+    click.echo(markdown(RESULTS))
