@@ -8,14 +8,17 @@ from storage import engagements
 from storage.connections import Connection
 from storage.imports import effects
 from storage.imports.fields import Field, read_dwell, read_id, read_time, read_type, read_uuid
-from storage.imports.kinds import Lines, Step, Terms
+from storage.imports.kinds import Chunk, Step, Terms
 
 # A row without an event id gets one from its content, so that it has the same one next time.
 # From the time as the file has it: a shift must not change the id.
 _CREATE = """
-CREATE TEMP TABLE staged_engagements (
+CREATE TEMP TABLE raw_engagements (
     line bigint, viewer_id bigint, post_id bigint, type text, at_ms bigint, dwell_ms integer,
-    given_id uuid,
+    given_id uuid);
+CREATE TEMP TABLE staged_engagements (
+    place bigint, line bigint, viewer_id bigint, post_id bigint, type text, at_ms bigint,
+    dwell_ms integer, given_id uuid,
     event_id uuid GENERATED ALWAYS AS (coalesce(given_id, md5(
         viewer_id::text || ' ' || post_id::text || ' ' || type || ' ' || at_ms::text)::uuid))
     STORED)
@@ -75,7 +78,7 @@ SELECT line, 'conflict', format('event %%s is already there with different conte
 _LOG = """
 WITH timed AS (
     SELECT *, to_timestamp((at_ms + %(shift_ms)s) / 1000.0) AS at FROM staged_engagements
-     WHERE line BETWEEN %(first)s AND %(last)s),
+     WHERE place BETWEEN %(first)s AND %(last)s),
 added AS (
     INSERT INTO engagements (day, viewer_id, event_id, type, post_id, at, dwell_ms, received_at)
     SELECT (at AT TIME ZONE 'UTC')::date, viewer_id, event_id, type, post_id, at, dwell_ms,
@@ -145,15 +148,18 @@ SELECT c.post_id, c.viewer_id, p.author_id, c.change, 0, 0, 0, c.change * %(like
 """
 
 
-# All locks that `storage.engagements.record` takes by viewer, in the same order: whoever reads how
-# a like stands and then changes it must be alone with it. Hence the small chunks.
-_LOCK = (
-    "SELECT pg_advisory_xact_lock(%(lock_class)s, n) FROM generate_series(0, %(last_lock)s) AS n"
-)
+# The locks that `storage.engagements.record` takes, in the same order: whoever reads how a like
+# stands and then changes it must be alone with its viewer. Hence small chunks, by viewer.
+_LOCK = """
+SELECT pg_advisory_xact_lock(%(lock_class)s, bucket)
+  FROM (SELECT DISTINCT (viewer_id %% %(locks)s)::integer AS bucket FROM staged_engagements
+         WHERE place BETWEEN %(first)s AND %(last)s
+         ORDER BY 1) AS buckets
+"""
 
 _RULES: dict[str, Any] = {
     "lock_class": engagements.LOCK_CLASS,
-    "last_lock": engagements.LOCKS - 1,
+    "locks": engagements.LOCKS,
     "weights": json.dumps(engagements.WEIGHT),
     "dwell_weight": engagements.DWELL_WEIGHT,
     "long_dwell_ms": engagements.LONG_DWELL_MS,
@@ -162,10 +168,11 @@ _RULES: dict[str, Any] = {
 }
 
 
-async def _write(connection: Connection, lines: Lines, terms: Terms) -> int:
+async def _write(connection: Connection, chunk: Chunk, terms: Terms) -> int:
     """Write one chunk, with what it means for likes, counters, affinity and hidden posts."""
-    await connection.execute(_LOCK, _RULES)
-    logged = await connection.execute(_LOG, {**asdict(terms), **asdict(lines)})
+    values = {**asdict(terms), **asdict(chunk), **_RULES}
+    await connection.execute(_LOCK, values)
+    logged = await connection.execute(_LOG, values)
     for statement in (_OWE, _HIDE, _LIKE, _LIKE_AGAIN):
         await connection.execute(statement, _RULES)
     await effects.apply(connection, half_life_s=terms.half_life_s)
@@ -184,11 +191,14 @@ ENGAGEMENTS = Step(
         Field("event_id", read_uuid, required=False),
     ),
     create=_CREATE,
-    copy="""
-    COPY staged_engagements (line, viewer_id, post_id, type, at_ms, dwell_ms, given_id)
-    FROM STDIN""",
-    prepare="CREATE INDEX ON staged_engagements USING brin (line); ANALYZE staged_engagements",
+    copy="COPY raw_engagements FROM STDIN",
+    prepare="""
+    INSERT INTO staged_engagements
+    SELECT row_number() OVER (ORDER BY viewer_id, at_ms, line), * FROM raw_engagements;
+    TRUNCATE raw_engagements;
+    CREATE INDEX ON staged_engagements USING brin (place);
+    ANALYZE staged_engagements""",
     checks=(_TWICE, _FUTURE, _UNKNOWN_VIEWER, _UNKNOWN_POST, _CONFLICT),
     write=_write,
-    chunk_lines=20_000,
+    chunk_rows=20_000,
 )

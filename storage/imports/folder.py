@@ -13,7 +13,7 @@ from storage.connections import Connection, Postgres
 from storage.imports.engagements import ENGAGEMENTS
 from storage.imports.files import find_file
 from storage.imports.follows import FOLLOWS
-from storage.imports.kinds import Lines, Step, Terms
+from storage.imports.kinds import Chunk, Step, Terms
 from storage.imports.posts import POSTS
 from storage.imports.report import Counts, Listener, Refusal, Report, Silence
 from storage.imports.staging import Staged, alone, stage, temporary_tables
@@ -191,10 +191,10 @@ async def _tell(connection: Connection, file: str, listener: Listener) -> int:
 async def _write(connection: Connection, staged: Staged, terms: Terms, listener: Listener) -> int:
     written = 0
     doing = f"writing {staged.step.kind}"
-    size = staged.step.chunk_lines
-    for first in range(1, staged.last_line + 1, size):
-        last = first + size - 1
+    places, size = staged.read - staged.bad, staged.step.chunk_rows
+    for first in range(1, places + 1, size):
+        last = min(first + size - 1, places)
         async with connection.transaction():
-            written += await staged.step.write(connection, Lines(first, last), terms)
-        listener.progress(doing, min(last, staged.last_line), staged.last_line)
+            written += await staged.step.write(connection, Chunk(first, last), terms)
+        listener.progress(doing, last, places)
     return written

@@ -1,11 +1,14 @@
 """Imports follow edges, and raises the follower counts of those who are followed."""
 
 from dataclasses import asdict
+from typing import Any
+
+import psycopg
 
 from storage import outbox_events
 from storage.connections import Connection
 from storage.imports.fields import Field, read_id, read_time
-from storage.imports.kinds import Lines, Step, Terms
+from storage.imports.kinds import Chunk, Step, Terms
 
 _SELF = """
 WITH gone AS (
@@ -39,21 +42,25 @@ INSERT INTO refused
 SELECT line, 'unknown_user', format('followee_id: there is no user %%s', followee_id) FROM gone
 """
 
-# Everything in the order of ids, so that two who write the same rows cannot deadlock.
+# Rows come by followee, so that each count is raised once, and go in by follower, so that the
+# primary key is swept and not jumped about in; everything in the order of ids, so that two who
+# write the same rows cannot deadlock. Without ON CONFLICT, which costs a fifth of the whole.
 _WRITE = """
 WITH added AS (
     INSERT INTO follows (follower_id, followee_id, created_at)
-    SELECT follower_id, followee_id,
-           to_timestamp(coalesce(created_ms + %(shift_ms)s, %(now_ms)s) / 1000.0)
-      FROM staged_follows WHERE line BETWEEN %(first)s AND %(last)s
-     ORDER BY follower_id, followee_id
-        ON CONFLICT DO NOTHING
+    SELECT DISTINCT ON (s.follower_id, s.followee_id) s.follower_id, s.followee_id,
+           to_timestamp(coalesce(s.created_ms + %(shift_ms)s, %(now_ms)s) / 1000.0)
+      FROM staged_follows s
+     WHERE s.place BETWEEN %(first)s AND %(last)s
+       AND NOT EXISTS (SELECT FROM follows f
+                        WHERE f.follower_id = s.follower_id AND f.followee_id = s.followee_id)
+     ORDER BY s.follower_id, s.followee_id, s.line
     RETURNING followee_id),
 counted AS (
     SELECT followee_id, count(*)::integer AS n FROM added GROUP BY followee_id),
 locked AS MATERIALIZED (
     SELECT u.id FROM users u WHERE u.id IN (SELECT followee_id FROM counted)
-     ORDER BY u.id FOR UPDATE),
+     ORDER BY u.id FOR NO KEY UPDATE),
 raised AS (
     UPDATE users u SET follower_count = u.follower_count + counted.n
       FROM counted JOIN locked ON locked.id = counted.followee_id
@@ -66,15 +73,29 @@ SELECT coalesce(sum(n), 0)::bigint,
   FROM raised
 """
 
+ATTEMPTS = 5
 
-async def _write(connection: Connection, lines: Lines, terms: Terms) -> int:
+
+async def _write(connection: Connection, chunk: Chunk, terms: Terms) -> int:
     """Write one chunk; authors who now have too many followers to push to are announced."""
-    result = await connection.execute(_WRITE, {**asdict(terms), **asdict(lines)})
-    row = await result.fetchone()
-    assert row is not None  # an aggregate always gives one row
-    added, crossed = row
+    added, crossed = await _add(connection, {**asdict(terms), **asdict(chunk)})
     await _announce(connection, crossed or [])
     return int(added)
+
+
+async def _add(connection: Connection, values: dict[str, Any]) -> tuple[int, list[int] | None]:
+    """Add the edges that are not there; if somebody adds one of them meanwhile, look again."""
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            async with connection.transaction():
+                row = await (await connection.execute(_WRITE, values)).fetchone()
+        except psycopg.errors.UniqueViolation:
+            if attempt == ATTEMPTS:
+                raise
+        else:
+            assert row is not None  # an aggregate always gives one row
+            return row[0], row[1]
+    raise AssertionError("the loop returns or raises")
 
 
 async def _announce(connection: Connection, authors: list[int]) -> None:
@@ -94,10 +115,18 @@ FOLLOWS = Step(
         Field("created_at", read_time, required=False),
     ),
     create="""
+    CREATE TEMP TABLE raw_follows
+        (line bigint, follower_id bigint, followee_id bigint, created_ms bigint);
     CREATE TEMP TABLE staged_follows
-        (line bigint, follower_id bigint, followee_id bigint, created_ms bigint)""",
-    copy="COPY staged_follows FROM STDIN",
-    prepare="CREATE INDEX ON staged_follows USING brin (line); ANALYZE staged_follows",
+        (place bigint, line bigint, follower_id bigint, followee_id bigint, created_ms bigint)""",
+    copy="COPY raw_follows FROM STDIN",
+    prepare="""
+    INSERT INTO staged_follows
+    SELECT row_number() OVER (ORDER BY followee_id, follower_id), * FROM raw_follows;
+    TRUNCATE raw_follows;
+    CREATE INDEX ON staged_follows USING brin (place);
+    ANALYZE staged_follows""",
     checks=(_SELF, _FUTURE, _UNKNOWN_FOLLOWER, _UNKNOWN_FOLLOWEE),
     write=_write,
+    chunk_rows=500_000,
 )

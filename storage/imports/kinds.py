@@ -21,8 +21,8 @@ class Terms:
 
 
 @dataclass(frozen=True)
-class Lines:
-    """One chunk of a file: the rows that begin on lines `first` to `last`."""
+class Chunk:
+    """The rows of a temporary table with places `first` to `last`, written by one transaction."""
 
     first: int
     last: int
@@ -36,14 +36,14 @@ class Step:
     fields: Sequence[Field]
     """The columns of the file, in the order of `copy`, where the line comes first."""
     create: str
-    """Makes the temporary table `staged_{kind}`."""
+    """Makes the temporary table `staged_{kind}`; each row has its line, and a place from 1 up."""
     copy: str
     """Fills it."""
     prepare: str
-    """Indexes it: chunks are found by line, and the planner knows nothing of it by itself."""
+    """Gives places and an index on them, and tells the planner, who knows nothing of it."""
     checks: Sequence[str]
     """Each moves the rows that break one rule from it to the table `refused`."""
-    write: Callable[[Connection, Lines, Terms], Awaitable[int]]
+    write: Callable[[Connection, Chunk, Terms], Awaitable[int]]
     """Writes one chunk in the caller's transaction, and returns how many rows were new."""
-    chunk_lines: int = 100_000
-    """Lines written by one transaction: a second or so of work to do again after a kill."""
+    chunk_rows: int = 100_000
+    """Places in one chunk: a few seconds of work to do again after a kill."""

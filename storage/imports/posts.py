@@ -13,7 +13,7 @@ from storage.imports.fields import (
     read_media,
     read_time,
 )
-from storage.imports.kinds import Lines, Step, Terms
+from storage.imports.kinds import Chunk, Step, Terms
 from storage.posts import REPLY_WEIGHT, REPOST_WEIGHT
 
 _TWICE = """
@@ -118,7 +118,7 @@ SELECT line, 'unknown_post', format('there is no post %%s to repost or reply to'
 _LOCK_DELIVERY = """
 SELECT FROM author_delivery
  WHERE author_id IN (
-     SELECT author_id FROM staged_posts WHERE line BETWEEN %(first)s AND %(last)s)
+     SELECT author_id FROM staged_posts WHERE place BETWEEN %(first)s AND %(last)s)
  ORDER BY author_id FOR SHARE
 """
 
@@ -133,7 +133,7 @@ WITH added AS (
            CASE WHEN %(delivery)s <> 'hybrid' THEN %(delivery)s
                 WHEN d.writers_pull THEN 'pull' ELSE 'push' END
       FROM staged_posts s LEFT JOIN author_delivery d USING (author_id)
-     WHERE s.line BETWEEN %(first)s AND %(last)s
+     WHERE s.place BETWEEN %(first)s AND %(last)s
      ORDER BY s.id
         ON CONFLICT DO NOTHING
     RETURNING id, author_id, repost_of, reply_to, effective_ms),
@@ -154,10 +154,10 @@ SELECT count(*) FROM added
 """
 
 
-async def _write(connection: Connection, lines: Lines, terms: Terms) -> int:
+async def _write(connection: Connection, chunk: Chunk, terms: Terms) -> int:
     """Write one chunk, with what reposts and replies mean for their parents."""
     values = {
-        **asdict(terms), **asdict(lines), "reply": REPLY_WEIGHT, "repost": REPOST_WEIGHT,
+        **asdict(terms), **asdict(chunk), "reply": REPLY_WEIGHT, "repost": REPOST_WEIGHT,
     }  # fmt: skip
     await connection.execute(_LOCK_DELIVERY, values)
     result = await connection.execute(_WRITE, values)
@@ -182,14 +182,15 @@ POSTS = Step(
     ),
     create="""
     CREATE TEMP TABLE staged_posts
-        (line bigint, id bigint, author_id bigint, created_ms bigint, body text, format text,
-         media jsonb, lang text, repost_of bigint, reply_to bigint, root bigint)""",
+        (place bigint GENERATED ALWAYS AS IDENTITY, line bigint, id bigint, author_id bigint,
+         created_ms bigint, body text, format text, media jsonb, lang text, repost_of bigint,
+         reply_to bigint, root bigint)""",
     copy="""
     COPY staged_posts
         (line, id, author_id, created_ms, body, format, media, lang, repost_of, reply_to)
     FROM STDIN""",
     prepare="""
-    CREATE INDEX ON staged_posts USING brin (line);
+    CREATE INDEX ON staged_posts USING brin (place);
     CREATE INDEX ON staged_posts (id);
     ANALYZE staged_posts""",
     checks=(

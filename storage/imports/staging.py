@@ -62,7 +62,8 @@ CREATE TEMP TABLE logged
 """
 _DROP = """
 DROP TABLE IF EXISTS
-    staged_users, staged_posts, staged_follows, staged_engagements, refused, effects, logged
+    staged_users, staged_posts, raw_follows, staged_follows, raw_engagements, staged_engagements,
+    refused, effects, logged
 """
 
 
@@ -79,13 +80,12 @@ async def temporary_tables(connection: Connection, steps: Sequence[Step]) -> Asy
 
 
 class Staged(NamedTuple):
-    """One file, as it is in its temporary table: rows read, unreadable ones, the last line."""
+    """One file, as it is in its temporary table: rows read, and how many of them were bad."""
 
     step: Step
     path: Path
     read: int
     bad: int
-    last_line: int
 
 
 async def stage(connection: Connection, step: Step, path: Path, listener: Listener) -> Staged:
@@ -104,7 +104,7 @@ async def _copy(
     connection: Connection, step: Step, path: Path, rows: RowFile, listener: Listener
 ) -> Staged:
     doing = f"reading {path.name}"
-    read = bad = last_line = 0
+    read = bad = 0
     async with connection.cursor().copy(step.copy) as copy:
         for row in rows.rows:
             read += 1
@@ -112,9 +112,8 @@ async def _copy(
                 bad += 1
                 listener.refused(Refusal(path.name, row.line, row.code, row.detail))
             else:
-                last_line = row[0]
                 await copy.write_row(row)
             if read % ROWS_BETWEEN_NEWS == 0:
                 listener.progress(doing, min(rows.tell(), rows.size - 1), rows.size)
     listener.progress(doing, rows.size, rows.size)
-    return Staged(step, path, read, bad, last_line)
+    return Staged(step, path, read, bad)

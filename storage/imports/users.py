@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 from storage.connections import Connection
 from storage.imports.fields import Field, read_id, read_name, read_time
-from storage.imports.kinds import Lines, Step, Terms
+from storage.imports.kinds import Chunk, Step, Terms
 
 _TWICE = """
 WITH first AS (
@@ -44,16 +44,16 @@ SELECT line, 'conflict', format('user %%s is already there with another name', i
 _WRITE = """
 INSERT INTO users AS u (id, name, created_at)
 SELECT id, name, to_timestamp(coalesce(created_ms + %(shift_ms)s, %(now_ms)s) / 1000.0)
-  FROM staged_users WHERE line BETWEEN %(first)s AND %(last)s
+  FROM staged_users WHERE place BETWEEN %(first)s AND %(last)s
  ORDER BY id
     ON CONFLICT (id) DO UPDATE SET name = excluded.name
  WHERE u.name <> excluded.name AND u.name = 'user ' || u.id
 """
 
 
-async def _write(connection: Connection, lines: Lines, terms: Terms) -> int:
+async def _write(connection: Connection, chunk: Chunk, terms: Terms) -> int:
     """Write one chunk; return how many users are new or got their name."""
-    result = await connection.execute(_WRITE, {**asdict(terms), **asdict(lines)})
+    result = await connection.execute(_WRITE, {**asdict(terms), **asdict(chunk)})
     return result.rowcount
 
 
@@ -64,9 +64,12 @@ USERS = Step(
         Field("name", read_name),
         Field("created_at", read_time, required=False),
     ),
-    create="CREATE TEMP TABLE staged_users (line bigint, id bigint, name text, created_ms bigint)",
-    copy="COPY staged_users FROM STDIN",
-    prepare="CREATE INDEX ON staged_users USING brin (line); ANALYZE staged_users",
+    create="""
+    CREATE TEMP TABLE staged_users
+        (place bigint GENERATED ALWAYS AS IDENTITY, line bigint, id bigint, name text,
+         created_ms bigint)""",
+    copy="COPY staged_users (line, id, name, created_ms) FROM STDIN",
+    prepare="CREATE INDEX ON staged_users USING brin (place); ANALYZE staged_users",
     checks=(_TWICE, _FUTURE, _DELETED, _CONFLICT),
     write=_write,
 )

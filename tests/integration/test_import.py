@@ -251,19 +251,24 @@ async def test_an_import_stopped_after_a_step_ends_the_same_when_run_again(
 async def test_an_import_stopped_inside_a_file_keeps_whole_chunks_and_goes_on(
     postgres: Postgres, tmp_path: Path
 ) -> None:
-    """Chunks are cut by line: with many empty lines a few rows make two chunks."""
+    """Engagements are written 20,000 at a time."""
+    n, chunk = 30_000, 20_000
     folder = files(
         tmp_path / "in",
         users=PEOPLE,
-        follows="follower_id,followee_id\n1,2\n3,2\n" + "\n" * 100_000 + "4,2\n2,1\n",
-    )
+        posts=POSTS,
+        engagements=table("viewer_id,post_id,type,at", *(
+            f"3,10,impression,{(NOW - timedelta(seconds=n)).isoformat()}" for n in range(n)
+        )),
+    )  # fmt: skip
+    impressions = "SELECT impressions FROM post_stats"
     with pytest.raises(KeyboardInterrupt):
-        await load(postgres, folder, Recorder(stop_after="writing follows"))
-    counts = "SELECT id, follower_count FROM users WHERE follower_count > 0 ORDER BY id"
-    assert await rows(postgres, counts) == [(2, 2)]
+        await load(postgres, folder, Recorder(stop_after="writing engagements"))
+    assert await rows(postgres, impressions) == [(chunk,)]
     report = await load(postgres, folder)
-    assert await rows(postgres, counts) == [(1, 1), (2, 3)]
-    assert (report.counts["follows"].written, report.counts["follows"].unchanged) == (2, 2)
+    assert await rows(postgres, impressions) == [(n,)]
+    counts = report.counts["engagements"]
+    assert (counts.written, counts.unchanged) == (n - chunk, chunk)
 
 
 async def test_a_run_with_nothing_new_still_tells_of_one_that_was_stopped(
