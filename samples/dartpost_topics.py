@@ -228,7 +228,7 @@ TOPICS = {
         ),
         go_on=(
             "It tastes of [oranges|walnuts|burnt toast, in a good way].",
-            "They [roast on Tuesdays|only take cash|know everybody's order], and you can smell it from the [bridge|bus stop].",
+            "They roast on [Tuesdays|market days|rainy mornings], and you can smell it from the [bridge|bus stop].",
             "The window seat was free, which [never happens|decided everything|I take as a sign].",
             "The secret was [cleaner water|a cheaper filter|waiting thirty seconds].",
             "A dog [slept on my foot|ordered the biscuit|supervised] the whole time.",
@@ -309,7 +309,7 @@ TOPICS = {
         begin=(
             "First rehearsal since [spring|the summer break|forever], [two metres apart|in the car park|with coats on], and it sounded [like us|better than expected|like weather].",
             "Learning the [alto|second tenor|bass] line by [humming it on the bus|singing to the pan|putting it on repeat].",
-            "The [accordion|second-hand guitar|upright piano] is back from the tuner and [in a good mood|a stranger].",
+            "The [accordion|second-hand guitar|upright piano] is back from the tuner, [in a good mood|a stranger for now|louder than before].",
             "Played the same [eight|four|sixteen] bars for an hour until the [metronome|dog|neighbour] gave in.",
             "A brass band practised by the [river|bandstand|bus depot] tonight, and [everybody slowed down|two people danced|the ducks stayed].",
             "Found an old recording of [the school orchestra|my grandmother's band|a village dance], all crackle and [joy|wrong notes].",
@@ -463,7 +463,7 @@ TOPICS = {
         begin=(
             "[Second|Left] sock finished, only [eleven months|a week] after the [first|right] one.",
             "Unravelled the [whole sleeve|shawl|morning's work] and feel [lighter|strangely fine].",
-            "Dyed wool with [onion skins|walnut shells|nettles], and the kitchen is [orange|a crime scene|warm].",
+            "Dyed wool with [onion skins|walnut shells|nettles], and the kitchen is [orange|full of steam|warm].",
             "The knitting circle met [outside|on the tram|under the plane tree]: [nine|five] people, [one|two] scandals, [four|three] hats.",
             "Cast on [two hundred|ninety-six] stitches and [counted them twice|lost count at the doorbell].",
             "A stranger on the bus asked for the [pattern|name of the wool], and we [both missed our stop|are friends now].",
