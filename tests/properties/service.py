@@ -9,6 +9,7 @@ from feed.query import Mode
 from feed.settings import Settings
 from mixer.home_feed import Opening, build
 from mixer.page import Page
+from snapshots.cursor import Cursor
 from storage.connections import Postgres, RedisClient
 from storage.feeds import Feeds
 from storage.rebuild import Rebuild
@@ -66,6 +67,10 @@ class Service:
         )
         return await self.home.open(opening)
 
+    async def next(self, cursor: Cursor, limit: int) -> Page:
+        """Turn a page."""
+        return await self.home.next(cursor, limit, NOW_MS)
+
     async def scroll(self, viewer_id: int, mode: Mode, limit: int) -> list[int]:
         """Open a feed and turn its pages to the end; return what came."""
         page = await self.open(viewer_id, mode, limit)
@@ -73,7 +78,7 @@ class Service:
         for _ in range(1_000):
             if page.next is None:
                 return got
-            page = await self.home.next(page.next, limit, NOW_MS)
+            page = await self.next(page.next, limit)
             got += [item.post.id for item in page.items]
         raise AssertionError("a scroll without an end")
 

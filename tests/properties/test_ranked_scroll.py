@@ -16,7 +16,7 @@ from storage import graph, keys, posts
 from storage.connections import Postgres, RedisClient
 from tests import oracle
 from tests.properties.history import FORGET_EVERYTHING, PEOPLE_ARRIVE, written
-from tests.properties.service import NOW_MS, Service, small
+from tests.properties.service import Service, small
 
 VIEWER, AUTHORS = 1, (1, 2, 3)
 STRANGER = 4  # not followed: seen only where a followee reposts
@@ -81,13 +81,13 @@ class Scroll:
         rng, cursor = self._rng, page.next
         assert cursor is not None
         if rng.random() < 0.3:
-            await self._service.home.next(cursor, LIMIT, NOW_MS)
+            await self._service.next(cursor, LIMIT)
             await self._lose(0.2)
-        page = await self._service.home.next(cursor, LIMIT, NOW_MS)
+        page = await self._service.next(cursor, LIMIT)
         self._take(page)
         if rng.random() < 0.2:
             await self._lose(0.3)
-            await self._service.home.next(cursor, LIMIT, NOW_MS)
+            await self._service.next(cursor, LIMIT)
         return page
 
     async def _meanwhile(self) -> None:
