@@ -8,6 +8,9 @@ from typing import Any, Literal
 
 from feed.errors import Misconfigured
 
+VISIT_EVERY_S = 3600
+"""A visit is stamped at most this often."""
+
 
 def _setting(default: Any, doc: str) -> Any:
     return field(default=default, metadata={"doc": doc})
@@ -82,6 +85,12 @@ class Settings:
             raise Misconfigured(
                 "FORYOU_PUSH_BELOW_FOLLOWERS must not be above FORYOU_PULL_FROM_FOLLOWERS "
                 f"({self.push_below_followers} > {self.pull_from_followers}): lower the first."
+            )
+        if self.feed_ttl_s + VISIT_EVERY_S > self.inactive_after_s:
+            # A feed that outlives its reader's activity would miss posts and look complete.
+            raise Misconfigured(
+                "FORYOU_FEED_TTL_S plus an hour must not be above FORYOU_INACTIVE_AFTER_S "
+                f"({self.feed_ttl_s} + {VISIT_EVERY_S} > {self.inactive_after_s}): lower the first."
             )
         for each in dataclasses.fields(self):
             value = getattr(self, each.name)

@@ -37,6 +37,7 @@ def test_nothing_is_documented_twice_or_that_is_not_a_setting() -> None:
         ({"FORYOU_PAGE_LIMIT": "0"}, "above 0"),
         ({"FORYOU_AUTH": "none"}, "one of jwt, header, dev"),
         ({"FORYOU_PUSH_BELOW_FOLLOWERS": "20000"}, "lower the first"),
+        ({"FORYOU_FEED_TTL_S": "2592000"}, "lower the first"),
     ],
 )
 def test_a_wrong_setting_is_refused_with_what_to_do(environ: dict[str, str], told: str) -> None:
