@@ -121,9 +121,12 @@ def _ways(postgres: Postgres, redis: RedisClient, settings: Settings) -> dict[st
     at_once = asyncio.Semaphore(POSTS_AT_ONCE)
 
     async def worker(_: list[Post], deliveries: list[int]) -> None:
-        done = await fanout.deliver(deliveries)
-        if done != len(deliveries):
-            raise ForYouError(f"{done} of {len(deliveries)} deliveries were done")
+        done = 0
+        while done < len(deliveries):
+            more = await fanout.deliver(deliveries)
+            if not more:
+                raise ForYouError(f"Deliveries are not done: {await _failures(postgres)}")
+            done += more  # what a job could not begin in time it puts back
 
     async def script(posts: list[Post], _: list[int]) -> None:
         async def push(post: Post) -> None:
@@ -245,6 +248,15 @@ async def _write_posts(postgres: Postgres, posts: list[Post]) -> list[int]:
     async with postgres.transaction() as connection:
         rows = await connection.execute(_WRITE, columns)
         return [id for (id,) in await rows.fetchall()]
+
+
+async def _failures(postgres: Postgres) -> str:
+    """Say why deliveries failed, and how many for each reason."""
+    async with postgres.connection() as connection:
+        rows = await connection.execute(
+            "SELECT error, count(*) FROM deliveries GROUP BY error ORDER BY error"
+        )
+        return "; ".join(f"{error} ({n})" for error, n in await rows.fetchall())
 
 
 async def _check_feeds(redis: RedisClient, settings: Settings) -> None:
