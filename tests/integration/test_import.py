@@ -220,9 +220,10 @@ async def test_a_shifted_import_ends_now_and_is_shifted_the_same_again(postgres:
         postgres,
         "SELECT count(*) FROM posts WHERE effective_ms <> extract(epoch FROM created_at) * 1000",
     ) == [(0,)]
-    again = await load(postgres, SAMPLE, now=NOW + timedelta(days=3), shift_to_now=True)
-    assert (again.shift_ms, again.written, again.refused) == (report.shift_ms, 0, 0)
-    assert await truth(postgres) == before
+    for days in (1, 3):
+        again = await load(postgres, SAMPLE, now=NOW + timedelta(days=days), shift_to_now=True)
+        assert (again.shift_ms, again.written, again.refused) == (report.shift_ms, 0, 0)
+        assert await truth(postgres) == before
 
 
 STEPS = ("users", "posts", "follows", "engagements")
@@ -466,11 +467,13 @@ def as_file(events: Iterable[Event]) -> str:
     )
 
 
+@pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("split", [0, 1, 4, 7, len(EVENTS)])
 async def test_an_imported_event_counts_as_one_that_the_api_recorded(
-    postgres: Postgres, tmp_path: Path, split: int
+    postgres: Postgres, tmp_path: Path, split: int, late: bool
 ) -> None:
-    """The first `split` events come through the api, the others through an import on top."""
+    """Some events come through the api, then an import adds the later or the earlier ones."""
+    parts = (EVENTS[split:], EVENTS[:split]) if late else (EVENTS[:split], EVENTS[split:])
     meaning = ("post_stats", "reactions", "hidden_posts")
     strengths = (
         "SELECT viewer_id, author_id, round(strength::numeric, 3) FROM affinity"
@@ -478,8 +481,8 @@ async def test_an_imported_event_counts_as_one_that_the_api_recorded(
     )
     folder = files(tmp_path / "in", users=PEOPLE, posts=POSTS)
     await load(postgres, folder)
-    await _record(postgres, EVENTS[:split])
-    await load(postgres, files(folder, engagements=as_file(EVENTS[split:])))
+    await _record(postgres, parts[0])
+    await load(postgres, files(folder, engagements=as_file(parts[1])))
     imported = [
         await rows(postgres, strengths),
         *[await _without_times(postgres, t) for t in meaning],
