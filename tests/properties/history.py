@@ -105,6 +105,7 @@ class World:
 
     async def begin(self) -> None:
         """Empty the stores and let everybody be there, each following the next."""
+        await self._service.effects.drain()
         async with self._service.postgres.transaction() as connection:
             await connection.execute(FORGET_EVERYTHING)
             await connection.execute(PEOPLE_ARRIVE, [list(PEOPLE)])
@@ -122,6 +123,7 @@ class World:
         """Let every task end and every delivery be done."""
         await self._steps.finish()
         for _ in range(200):
+            await self._service.effects.drain()
             owed = await self._owed()
             if not owed:
                 return
@@ -150,7 +152,7 @@ class World:
     async def _check_page(self, person: int, reading: Awaitable[Page]) -> Page:
         """Assert P3: nothing is served that the viewer may not see now, whatever caches hold."""
         before = await self._oracle(person)
-        page = await reading
+        page = await self._service.undisturbed(reading)
         # Both, since a task that waited for a lock may go on while the page is read.
         allowed = {entry.id for entry in before + await self._oracle(person)}
         served = {item.post.id for item in page.items}

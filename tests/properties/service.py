@@ -1,6 +1,7 @@
 """The service as the properties hold it: stores that step, tiny caps, workers without a queue."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from itertools import count
 
@@ -30,6 +31,7 @@ def small(settings: Settings) -> Settings:
         # Time stands still between two steps, so nothing may run out of it.
         budget_ms=600_000,
         lease_s=600,
+        rebuilds_at_once=1_000,
         switch_grace_s=1e-6,
     )
 
@@ -81,6 +83,14 @@ class Service:
             page = await self.next(page.next, limit)
             got += [item.post.id for item in page.items]
         raise AssertionError("a scroll without an end")
+
+    async def undisturbed(self, reading: Awaitable[Page]) -> Page:
+        """Answer a request and do at once what it leaves to do, before anything else goes on."""
+        before = asyncio.all_tasks()
+        page = await reading
+        if left := asyncio.all_tasks() - before:
+            await asyncio.wait(left)
+        return page
 
     async def deliver(self, ids: Sequence[int]) -> None:
         """Perform deliveries as a worker does."""

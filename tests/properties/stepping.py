@@ -38,15 +38,22 @@ class Steps:
         self._rng = Random(0)
         self._waiting: list[asyncio.Future[None]] = []
         self._tasks: dict[asyncio.Task[None], None] = {}  # in the order in which they started
+        self._free = False
         self._changed = False
         self._n_calls = 0
         self._n_blocked = 0
         self._called = asyncio.Event()
         self._failures: list[BaseException] = []
 
-    def begin(self, rng: Random) -> None:
-        """Begin a new history, with nothing under way; `rng` chooses whose turn it is."""
+    async def begin(self, rng: Random) -> None:
+        """Begin a new history; `rng` chooses whose turn it is. What a failed one left runs out."""
         self._rng = rng
+        self._free = True
+        for waiting in self._waiting:
+            waiting.set_result(None)
+        self._waiting.clear()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._free = False
         self._failures.clear()
 
     def start(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[None]":
@@ -56,14 +63,9 @@ class Steps:
         self._changed = True
         return task
 
-    @property
-    def tasks(self) -> list["asyncio.Task[None]"]:
-        """The tasks that have not ended."""
-        return list(self._tasks)
-
     async def turn(self) -> None:
         """Wait until it is this task's turn; at once for what is not stepped."""
-        if not _stepped.get():
+        if self._free or not _stepped.get():
             return
         mine = asyncio.get_running_loop().create_future()
         self._waiting.append(mine)

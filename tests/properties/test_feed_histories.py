@@ -56,7 +56,7 @@ async def test_at_rest_every_feed_is_the_oracles(
 ) -> None:
     """Whatever happened, complete and in order at rest, nothing leaked before, twice is once."""
     world = World(service, steps, limit)
-    steps.begin(Random(seed))
+    await steps.begin(Random(seed))
     await world.begin()
     for event in history:
         await world.happen(event)

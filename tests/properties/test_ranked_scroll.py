@@ -67,6 +67,7 @@ class Scroll:
         assert not lost, f"lost {lost}"
 
     async def _begin(self) -> None:
+        await self._service.effects.drain()
         async with self._service.postgres.transaction() as connection:
             await connection.execute(FORGET_EVERYTHING)
             await connection.execute(PEOPLE_ARRIVE, [[*AUTHORS, STRANGER]])
