@@ -14,7 +14,7 @@ from api.parameters import PathId, epoch_ms
 from api.schemas import PostEdit, PostFields, post_document
 from feed.errors import Invalid, NotAllowed, NotFound
 from storage import idempotency, posts
-from storage.authored import AuthoredPost, authored_post
+from storage.authored import Post, authored_post
 from storage.connections import Connection
 from storage.page import visible_posts
 from storage.targets import targets_of
@@ -162,7 +162,7 @@ async def _own(connection: Connection, author_id: int, post_id: int) -> dict[str
     return post_document(post)
 
 
-def _says_something(body: str, post: AuthoredPost) -> bool:
+def _says_something(body: str, post: Post) -> bool:
     return bool(body or post.media or post.repost_of)
 
 

@@ -1,13 +1,13 @@
 """What requests and answers look like; unknown fields of a request are refused."""
 
 import re
-from datetime import datetime
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt, model_validator
 
 from api.parameters import Id, Text, Time, time_text
+from storage.authored import Post
 
 BODY_MAX = 10_000
 MEDIA_MAX = 10
@@ -179,44 +179,7 @@ Line = Annotated[
 ]
 
 
-class ShownPost(Protocol):
-    """A post read from the truth, for its author or for a viewer who may see it."""
-
-    @property
-    def id(self) -> int: ...  # noqa: D102 - columns of storage.page.PostRow
-    @property
-    def author_id(self) -> int: ...  # noqa: D102
-    @property
-    def author_name(self) -> str: ...  # noqa: D102
-    @property
-    def body(self) -> str: ...  # noqa: D102
-    @property
-    def format(self) -> str: ...  # noqa: D102
-    @property
-    def media(self) -> list[dict[str, Any]]: ...  # noqa: D102
-    @property
-    def lang(self) -> str | None: ...  # noqa: D102
-    @property
-    def created_at(self) -> datetime: ...  # noqa: D102
-    @property
-    def edited_at(self) -> datetime | None: ...  # noqa: D102
-    @property
-    def repost_of(self) -> int | None: ...  # noqa: D102
-    @property
-    def reply_to(self) -> int | None: ...  # noqa: D102
-    @property
-    def likes(self) -> int: ...  # noqa: D102
-    @property
-    def comments(self) -> int: ...  # noqa: D102
-    @property
-    def reposts(self) -> int: ...  # noqa: D102
-    @property
-    def liked(self) -> bool: ...  # noqa: D102
-    @property
-    def seen(self) -> bool: ...  # noqa: D102
-
-
-def post_document(post: ShownPost) -> dict[str, Any]:
+def post_document(post: Post) -> dict[str, Any]:
     """Write a post as every answer shows it; a feed item adds how it came to be shown."""
     return {
         "id": str(post.id),

@@ -21,9 +21,9 @@ SELECT p.id, p.author_id, u.name AS author_name, p.body, p.format, p.media, p.la
 """
 
 
-@dataclass(frozen=True)
-class AuthoredPost:
-    """One post with what an answer shows of it."""
+@dataclass(frozen=True, kw_only=True)
+class Post:
+    """One post with what every answer shows of it."""
 
     id: int
     author_id: int
@@ -43,11 +43,9 @@ class AuthoredPost:
     seen: bool = False
 
 
-async def authored_post(
-    connection: Connection, author_id: int, post_id: int
-) -> AuthoredPost | None:
+async def authored_post(connection: Connection, author_id: int, post_id: int) -> Post | None:
     """Return a post of this author, deleted or not; None: this author has no such post."""
-    async with connection.cursor(row_factory=class_row(AuthoredPost)) as cursor:
+    async with connection.cursor(row_factory=class_row(Post)) as cursor:
         await cursor.execute(_AUTHORED, [post_id, author_id])
         return await cursor.fetchone()
 

@@ -10,6 +10,7 @@ from typing import Any
 from psycopg.rows import class_row
 
 from feed.order import Ids, Mask
+from storage.authored import Post
 from storage.connections import Connection, Postgres
 
 # Every id involved is checked: the author (who is the reposter, for a repost), the author of the
@@ -57,27 +58,11 @@ SELECT p.id, p.effective_ms AS ms, p.author_id, author.name AS author_name, p.bo
 """
 
 
-@dataclass(frozen=True)
-class PostRow:
+@dataclass(frozen=True, kw_only=True)
+class PostRow(Post):
     """One post as this viewer may see it; the original_… fields are set for a repost."""
 
-    id: int
     ms: int
-    author_id: int
-    author_name: str
-    body: str
-    format: str
-    media: list[dict[str, Any]]
-    lang: str | None
-    created_at: datetime
-    edited_at: datetime | None
-    repost_of: int | None
-    reply_to: int | None
-    likes: int
-    comments: int
-    reposts: int
-    liked: bool
-    seen: bool
     in_network: bool
     original_author_id: int | None
     original_author_name: str | None
