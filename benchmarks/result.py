@@ -64,13 +64,13 @@ def line(result: Result) -> str:
 def table(result: Result, question: str) -> str:
     """Write a result as a table under its question."""
     rows = [
-        (result.name, f"{_figure(result.value)} {result.unit}", ""),
-        ("ceiling", f"{_figure(result.ceiling)} {result.unit}", result.ceiling_is),
+        (result.name, f"{figure(result.value)} {result.unit}", ""),
+        ("ceiling", f"{figure(result.ceiling)} {result.unit}", result.ceiling_is),
         ("ratio", f"{result.ratio:.1%}", "of the ceiling"),
-        *(("peer", f"{_figure(value)} {result.unit}", name) for name, value in _peers(result)),
+        *(("peer", f"{figure(value)} {result.unit}", name) for name, value in _peers(result)),
         *_quantiles(result.spread),
-        *((key, _told(value), "") for key, value in result.details.items()),
-        *((key, _told(value), "") for key, value in result.machine.items()),
+        *((key, told(value), "") for key, value in result.details.items()),
+        *((key, told(value), "") for key, value in result.machine.items()),
     ]
     width = max(len(name) for name, _, _ in rows)
     lines = [f"  {name:<{width}}  {text:<24}  {note}".rstrip() for name, text, note in rows]
@@ -83,17 +83,27 @@ def _peers(result: Result) -> list[tuple[str, float]]:
 
 def _quantiles(samples: Spread) -> list[tuple[str, str, str]]:
     values = {"p50": samples.p50, "p90": samples.p90, "p99": samples.p99}
-    rows = [(name, f"{_figure(value)} {samples.unit}", "") for name, value in values.items()]
+    rows = [(name, f"{figure(value)} {samples.unit}", "") for name, value in values.items()]
     return [*rows, ("n", f"{samples.n:,}", "")]
 
 
-def _told(value: Any) -> str:
+def told(value: Any) -> str:
+    """Write a value for people; a mapping as its names and values.
+
+    >>> told({"feeds": 2000, "ms": 1.25})
+    'feeds 2,000, ms 1.25'
+    """
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_told(each)}" for key, each in value.items())
-    return _figure(value) if isinstance(value, int | float) else str(value)
+        return ", ".join(f"{key} {told(each)}" for key, each in value.items())
+    return figure(value) if isinstance(value, int | float) else str(value)
 
 
-def _figure(value: float) -> str:
+def figure(value: float) -> str:
+    """Write a number for people, with four digits that mean something.
+
+    >>> figure(123456.7), figure(20.1284), figure(3)
+    ('123,457', '20.13', '3')
+    """
     return f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:,.4g}"
 
 
