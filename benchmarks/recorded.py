@@ -48,9 +48,11 @@ async def _app(settings: Settings, recorder: Recorder) -> AsyncIterator[FastAPI]
         app.state.services = replace(
             app.state.services, postgres=postgres, redis=redis, home_feed=feed, effects=effects
         )
-        yield app
-        await redis.aclose()
-        await postgres.close()
+        try:
+            yield app
+        finally:
+            await redis.aclose()
+            await postgres.close()
 
 
 async def get(app: FastAPI, target: Target) -> bytes:
