@@ -263,9 +263,8 @@ def _signed(snapshot: Snapshot, start: int, end: int, shown: set[int]) -> Ids:
 
 
 def _snapshot(head: Head, slate: Candidates) -> Snapshot:
-    n = len(slate)
     folded = slate.columns.get("folded")
-    flat, starts = slate_columns(folded.tolist() if folded is not None else [()] * n)
+    flat, starts = slate_columns([()] * len(slate) if folded is None else folded.tolist())
     return Snapshot(head, slate.ids, slate["source"], flat, starts)
 
 

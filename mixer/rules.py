@@ -18,14 +18,16 @@ MAX_GROUP = 8
 class OneOriginal:
     """One original appears once, however many repost it.
 
-    The best-ranked row of each original stays; the column `folded` (n,) of tuples names the
-    other posts of its group in ranked order, so that one of them can stand in for it.
+    The best-ranked row of each original stays; where rows were folded, the column `folded` (n,)
+    of tuples names the other posts of each group in ranked order, so that they can stand in.
     """
 
     name = "one_original"
 
     def apply(self, candidates: Candidates) -> Candidates:
         """Return one row per original (k,), in the order of their best rows."""
+        if len(np.unique(candidates["original"])) == len(candidates):
+            return candidates
         groups: dict[int, list[int]] = {}
         for row, original in enumerate(candidates["original"].tolist()):
             groups.setdefault(original, []).append(row)

@@ -4,9 +4,11 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TypeAlias
 
+import orjson
 import psycopg
 import redis.exceptions
 from psycopg.rows import TupleRow
+from psycopg.types.json import set_json_loads
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 from redis.asyncio import Redis
 
@@ -44,8 +46,8 @@ class Postgres:
             max_size=connections,
             timeout=timeout_s,
             open=False,
+            configure=_configure,
             kwargs={"autocommit": True, "connect_timeout": 5},
-            check=None,
         )
 
     async def open(self) -> None:
@@ -69,6 +71,10 @@ class Postgres:
         with translated_errors():
             async with self._pool.connection() as connection, connection.transaction():
                 yield connection
+
+
+async def _configure(connection: Connection) -> None:
+    set_json_loads(orjson.loads, connection)  # media of every post: a third of the page query
 
 
 def open_redis(url: str, *, timeout_s: float = 2.0, connections: int = 64) -> RedisClient:

@@ -18,7 +18,7 @@ from storage.connections import Connection, Postgres
 _VISIBLE = """
 WITH wanted AS (
     SELECT id, must_follow, place
-      FROM unnest(%(ids)s::bigint[], %(must_follow)s::bool[]) WITH ORDINALITY
+      FROM unnest(%(ids)b::bigint[], %(must_follow)b::bool[]) WITH ORDINALITY
         AS w(id, must_follow, place))
 SELECT p.id, p.effective_ms AS ms, p.author_id, author.name AS author_name, p.body, p.format,
        p.media, p.lang, p.created_at, p.edited_at, p.repost_of, p.reply_to,

@@ -12,10 +12,13 @@ import numpy.typing as npt
 from feed.order import Ids
 from storage.connections import Connection, Postgres
 
+# Visible to every reader when it returns, but it does not wait for the disk: a crash of Postgres
+# itself can lose the last half second, which a scroll needs only if Redis is lost with it.
 _RECORD = """
 INSERT INTO served (day, at, viewer_id, session_id, snapshot_id, nonce, part, chain_start,
                     position, ids, ranker)
-VALUES (current_date, now(), %s, %s, %s, %s, %s, %s, %s, %s, %s)
+SELECT current_date, now(), %s, %s, %s, %s, %s, %s, %s, %b::bigint[], %s
+  FROM set_config('synchronous_commit', 'off', true)
 """
 
 _CHAIN = """

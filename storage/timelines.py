@@ -10,7 +10,7 @@ from storage.connections import Connection, Postgres
 
 _NEWEST = """
 SELECT p.id, p.effective_ms
-  FROM unnest(%(authors)s::bigint[], %(ms)s::bigint[], %(ids)s::bigint[]) AS gap(author_id, ms, id)
+  FROM unnest(%(authors)b::bigint[], %(ms)b::bigint[], %(ids)b::bigint[]) AS gap(author_id, ms, id)
  CROSS JOIN LATERAL (
        SELECT id, effective_ms FROM posts
         WHERE author_id = gap.author_id AND deleted_at IS NULL
@@ -80,7 +80,7 @@ SELECT coalesce(p.author_id, 0),
        CASE WHEN p.body = '' AND p.media = '[]' THEN coalesce(p.repost_of, p.id) ELSE wanted.id END,
        coalesce(array_position(%(formats)s, p.format), 1) - 1,
        coalesce(s.likes, 0), coalesce(s.comments, 0), coalesce(s.reposts, 0)
-  FROM unnest(%(ids)s::bigint[]) WITH ORDINALITY AS wanted(id, place)
+  FROM unnest(%(ids)b::bigint[]) WITH ORDINALITY AS wanted(id, place)
   LEFT JOIN posts p ON p.id = wanted.id AND p.deleted_at IS NULL
   LEFT JOIN post_stats s ON s.post_id = p.id
  ORDER BY wanted.place
@@ -112,7 +112,7 @@ async def load_signals(connection: Connection, ids: Ids) -> Signals:
 
 _ORIGINALS = """
 SELECT DISTINCT CASE WHEN body = '' AND media = '[]' THEN coalesce(repost_of, id) ELSE id END
-  FROM posts WHERE id = ANY(%s::bigint[])
+  FROM posts WHERE id = ANY(%b::bigint[])
 """
 
 
@@ -124,11 +124,11 @@ async def originals_of(connection: Connection, ids: Ids) -> Ids:
 
 _SHOWING = """
 SELECT id FROM posts
- WHERE id = ANY(%(originals)s::bigint[]) AND author_id = ANY(%(authors)s::bigint[])
+ WHERE id = ANY(%(originals)b::bigint[]) AND author_id = ANY(%(authors)b::bigint[])
    AND deleted_at IS NULL AND (effective_ms, id) < (%(ms)s, %(id)s)
 UNION ALL
 SELECT id FROM posts
- WHERE repost_of = ANY(%(originals)s::bigint[]) AND author_id = ANY(%(authors)s::bigint[])
+ WHERE repost_of = ANY(%(originals)b::bigint[]) AND author_id = ANY(%(authors)b::bigint[])
    AND body = '' AND media = '[]'
    AND deleted_at IS NULL AND (effective_ms, id) < (%(ms)s, %(id)s)
 """
