@@ -1,17 +1,14 @@
 """Opens a feed, gives its pages, and counts what is new: the only routes that read feeds."""
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Annotated, Any
 from uuid import uuid4
 
 from fastapi import APIRouter, Query, Request
 
+from api.deadline import within
 from api.deps import Asking, Now, Services, Wired, log_fields, query_is
 from api.parameters import PageLimit, epoch_ms, time_of, time_text
 from api.schemas import post_document
-from feed.errors import Unavailable
 from feed.mode import decide_mode
 from feed.query import Mode
 from feed.settings import Settings
@@ -38,16 +35,15 @@ async def feed(
     settings = services.settings
     size = min(limit or settings.page_limit, settings.page_limit_max)
     now_ms = epoch_ms(now)
-    async with _within(settings):
-        if cursor is None:
-            opening = await _opening(services, caller.user_id, mode, size, now_ms)
-            page = await services.home_feed.open(opening)
-        else:
-            place = services.cursors.read(cursor, viewer_id=caller.user_id, requested=mode or "")
-            page = await services.home_feed.next(place, size, now_ms)
+    if cursor is None:
+        reading = _opened(services, caller.user_id, mode, size, now_ms)
+    else:
+        place = services.cursors.read(cursor, viewer_id=caller.user_id, requested=mode or "")
+        reading = services.home_feed.next(place, size, now_ms)
+    page = await within(settings.budget_ms / 1000, reading)
     log_fields(request).update(_line(page))
     return {
-        **_document(services, page, first=cursor is None),
+        **_document(services, page),
         "snapshot": _snapshot(page, now_ms, settings),
         "request_id": request.state.request_id,
     }
@@ -57,8 +53,8 @@ async def feed(
 async def updates(caller: Asking, services: Wired, cursor: CursorText) -> dict[str, Any]:
     """Count the visible in-network posts newer than this session's open."""
     place = services.cursors.read(cursor, viewer_id=caller.user_id, requested=None)
-    async with _within(services.settings):
-        found = await services.home_feed.new_posts.since(place)
+    reading = services.home_feed.new_posts.since(place)
+    found = await within(services.settings.budget_ms / 1000, reading)
     authors = {post.author_id: post.author_name for post in found.posts}
     return {
         "new_count": len(found.posts),
@@ -68,23 +64,13 @@ async def updates(caller: Asking, services: Wired, cursor: CursorText) -> dict[s
     }
 
 
-@asynccontextmanager
-async def _within(settings: Settings) -> AsyncIterator[None]:
-    """Hold the one deadline of a feed request."""
-    try:
-        async with asyncio.timeout(settings.budget_ms / 1000):
-            yield
-    except TimeoutError as error:
-        raise Unavailable("The feed could not be read in time.") from error
-
-
-async def _opening(
+async def _opened(
     services: Services, viewer_id: int, requested: Mode | None, limit: int, now_ms: int
-) -> Opening:
+) -> Page:
     async with services.postgres.connection() as connection:
         rules, choices = await load_mode_inputs(connection, viewer_id)
     mode, reason = decide_mode(rules, choices, user_id=viewer_id, requested=requested)
-    return Opening(
+    opening = Opening(
         viewer_id=viewer_id,
         requested=requested or "",
         mode=mode,
@@ -93,17 +79,18 @@ async def _opening(
         limit=limit,
         now_ms=now_ms,
     )
+    return await services.home_feed.open(opening)
 
 
-def _document(services: Services, page: Page, *, first: bool) -> dict[str, Any]:
-    why_empty = _why_empty(page) if first else None
+def _document(services: Services, page: Page) -> dict[str, Any]:
     return {
         "items": [_item(item, page) for item in page.items],
+        "updates_cursor": services.cursors.write(page.cursor),
         "next_cursor": services.cursors.write(page.next) if page.next else None,
         "mode": page.mode,
         "mode_reason": page.cursor.mode_reason,
-        "state": "empty" if why_empty else _state(page),
-        **({"empty_because": why_empty} if why_empty else {}),
+        "state": _state(page),
+        **({"empty_because": page.empty_because} if page.empty_because else {}),
         "degraded": sorted(set(page.trace.degraded)),
         "lag_s": round(services.lag.seconds, 1),
         "session_id": page.cursor.session_id,
@@ -150,18 +137,11 @@ def _reason(item: Item, viewer_id: int) -> str:
 
 
 def _state(page: Page) -> str:
+    if page.empty_because:
+        return "empty"
     if page.trace.building:
         return "building"
     return "degraded" if page.trace.degraded else "ready"
-
-
-def _why_empty(page: Page) -> str | None:
-    """Say why there is nothing at all; None when there is something."""
-    if page.items or page.next:
-        return None
-    if page.trace.n_candidates:
-        return "all_filtered"
-    return "no_posts" if page.follows else "no_follows"
 
 
 def _snapshot(page: Page, now_ms: int, settings: Settings) -> dict[str, Any] | None:

@@ -101,10 +101,21 @@ class Found:
     gaps: Gaps = field(default_factory=Gaps)
     missing: tuple[int, ...] = ()
 
-    def __post_init__(self) -> None:
-        """Refuse columns of different lengths."""
-        if len(self.ids) != len(self.ms):
-            raise ValueError(f"{self.source}: {len(self.ids)} ids but {len(self.ms)} times")
+
+def checked(found: Found, source: str) -> Found:
+    """Return what a source found, if it has the shape that it promised.
+
+    Raises:
+        ValueError: Columns that are not int64 (n,), or the name of another source.
+    """
+    if not isinstance(found, Found) or found.source != source:
+        raise ValueError(f"{source} returned {type(found).__name__}")
+    for column in (found.ids, found.ms):
+        if not isinstance(column, np.ndarray) or column.dtype != np.int64 or column.ndim != 1:
+            raise ValueError(f"{source}: a column that is not int64 (n,)")
+    if len(found.ids) != len(found.ms):
+        raise ValueError(f"{source}: {len(found.ids)} ids but {len(found.ms)} times")
+    return found
 
 
 @dataclass(frozen=True)
@@ -136,11 +147,13 @@ class Candidates:
         """Return the same rows with these columns added.
 
         Raises:
-            ValueError: A column is not of length n.
+            ValueError: A column is not of length n, or holds numbers that are not finite.
         """
         for name, column in columns.items():
             if column.shape != (len(self),):
                 raise ValueError(f"column {name} has shape {column.shape}, not ({len(self)},)")
+            if column.dtype.kind == "f" and not np.isfinite(column).all():
+                raise ValueError(f"column {name} holds numbers that are not finite")
         return replace(self, columns={**self.columns, **columns})
 
 

@@ -70,6 +70,7 @@ class Settings:
     author_run: int = _setting(2, "Posts of one author in a row, at most")
     side_effects_at_once: int = _setting(64, "Rebuilds and visits waiting beside the requests")
     redis_timeout_s: float = _setting(0.15, "A cache that is slower than this is read around")
+    redis_pause_s: float = _setting(1.0, "A cache that failed is left alone for this long")
     budget_ms: int = _setting(
         1_000, "Time for one feed request; what is late is skipped or refused"
     )

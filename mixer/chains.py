@@ -6,10 +6,8 @@ the log, so that a scroll survives without a repeat.
 
 import asyncio
 
-import numpy as np
-
+from feed.chain import Chain
 from feed.errors import Unavailable
-from feed.order import Ids
 from feed.telemetry import Trace
 from snapshots.cursor import Cursor
 from snapshots.snapshot import Snapshot
@@ -25,11 +23,8 @@ class Chains:
         self._snapshots = snapshots
         self._log = log
 
-    async def served(self, cursor: Cursor, length: int, trace: Trace) -> Ids:
-        """Return the first `length` posts that the cursor's chain was served.
-
-        An id is negative when its row was looked at, and nothing of it could be shown.
-        """
+    async def served(self, cursor: Cursor, length: int, trace: Trace) -> Chain:
+        """Return the first `length` rows that the cursor's chain was served."""
         owner = (cursor.viewer_id, cursor.snapshot_id, cursor.nonce)
         try:
             chain = await self._snapshots.chain(*owner, length)
@@ -38,46 +33,67 @@ class Chains:
             chain = None
         if chain is None:
             chain = await self._log.chain(*owner, length)
-        return np.asarray(chain[chain != 0])
+        known = chain.known()
+        if len(known) < length:  # Postgres crashed just after it took the rows
+            trace.degraded.append("served_log")
+        return known
 
-    async def note(self, cursor: Cursor, snapshot: Snapshot, ids: Ids, trace: Trace) -> None:
-        """Note that the rows from the cursor's position on were looked at."""
+    async def shown_in_tail(self, cursor: Cursor, originals: list[int]) -> set[int]:
+        """Return which of these originals the tail has shown before the cursor's position."""
+        return await self._log.shown_in_tail(
+            cursor.viewer_id, cursor.snapshot_id, cursor.nonce, cursor.position, originals
+        )
+
+    async def note(self, cursor: Cursor, snapshot: Snapshot, rows: Chain, trace: Trace) -> None:
+        """Note that the rows from the cursor's position on were looked at.
+
+        Raises:
+            Unavailable: Neither memory took them, so the page must not be answered.
+        """
         start = cursor.base + cursor.position
-        page = _page(cursor, "slate", start, ids, snapshot.head.ranker)
+        page = _page(cursor, "slate", start, rows, snapshot.head.ranker)
         await self._write(snapshot, page, trace)
 
     async def note_before(
-        self, cursor: Cursor, snapshot: Snapshot, before: Ids, trace: Trace
+        self, cursor: Cursor, snapshot: Snapshot, before: Chain, trace: Trace
     ) -> None:
-        """Note what the chain was served before this snapshot was frozen."""
-        if len(before):
-            await self._write(snapshot, _page(cursor, "before", 0, before, None), trace)
+        """Note what the chain was served before this snapshot was frozen.
 
-    async def record_tail(self, cursor: Cursor, ids: list[int], trace: Trace) -> None:
-        """Log a page of the tail; the tail needs no memory, its cursor holds the whole key."""
-        page = _page(cursor, "tail", cursor.base, np.array(ids, dtype=np.int64), None)
-        await self._logged(page, trace)
+        Raises:
+            Unavailable: Neither memory took it.
+        """
+        await self._write(snapshot, _page(cursor, "before", 0, before, None), trace)
+
+    async def note_tail(self, cursor: Cursor, rows: Chain, trace: Trace) -> None:
+        """Log a page of the tail, which later pages of the tail look up.
+
+        Raises:
+            Unavailable: The log cannot be reached.
+        """
+        if len(rows):
+            with trace.timed("served"):
+                await self._log.record(_page(cursor, "tail", cursor.base, rows, None))
 
     async def _write(self, snapshot: Snapshot, page: ServedPage, trace: Trace) -> None:
-        with trace.timed("served"):
-            await asyncio.gather(self._noted(snapshot, page, trace), self._logged(page, trace))
-
-    async def _noted(self, snapshot: Snapshot, page: ServedPage, trace: Trace) -> None:
-        try:
-            await self._snapshots.note(page.viewer_id, snapshot, page.chain_start, page.ids)
-        except Unavailable:
-            trace.degraded.append("chain")
-
-    async def _logged(self, page: ServedPage, trace: Trace) -> None:
-        if not len(page.ids):
+        if not len(page.chain):
             return
-        try:
-            await self._log.record(page)
-        except Unavailable:
-            trace.degraded.append("served_log")
+        with trace.timed("served"):
+            noted, logged = await asyncio.gather(
+                self._snapshots.note(page.viewer_id, snapshot, page.chain_start, page.chain),
+                self._log.record(page),
+                return_exceptions=True,
+            )
+        failed = {"chain": noted, "served_log": logged}
+        errors = [error for error in failed.values() if error is not None]
+        for error in errors:
+            if len(errors) == len(failed) or not isinstance(error, Unavailable):
+                raise error
+        trace.degraded += [name for name, error in failed.items() if error is not None]
 
 
-def _page(cursor: Cursor, part: Part, chain_start: int, ids: Ids, ranker: str | None) -> ServedPage:
+def _page(
+    cursor: Cursor, part: Part, chain_start: int, chain: Chain, ranker: str | None
+) -> ServedPage:
     return ServedPage(
         viewer_id=cursor.viewer_id,
         session_id=cursor.session_id,
@@ -86,6 +102,6 @@ def _page(cursor: Cursor, part: Part, chain_start: int, ids: Ids, ranker: str | 
         part=part,
         chain_start=chain_start,
         position=cursor.position,
-        ids=ids,
+        chain=chain,
         ranker=ranker,
     )

@@ -62,5 +62,4 @@ class ChronologicalFeed:
             mode="chronological",
             cursor=cursor,
             trace=trace,
-            follows=len(viewer.followees) > 0,
         )

@@ -3,6 +3,7 @@
 import numpy as np
 
 from feed.candidates import Candidates
+from feed.chain import Chain
 from feed.order import Mask
 from feed.query import Query
 
@@ -35,3 +36,19 @@ class Unfollowed:
     def keep(self, query: Query, candidates: Candidates) -> Mask:
         """Return a mask (n,) of the posts by followees and by the viewer."""
         return np.isin(candidates["author"], query.viewer.authors)
+
+
+class NotServed:
+    """Drops what a chain of cursors was served: the rows, and other posts of what they showed."""
+
+    name = "not_served"
+
+    def __init__(self, chain: Chain) -> None:
+        """Drop what is in `chain`."""
+        self._chain = chain
+
+    def keep(self, query: Query, candidates: Candidates) -> Mask:
+        """Return a mask (n,) of what is new to this chain; works without hydrated columns too."""
+        shows = candidates.columns.get("original", candidates.ids)
+        served = np.isin(candidates.ids, self._chain.ids)
+        return np.asarray(~(served | np.isin(shows, self._chain.originals)))

@@ -1,7 +1,7 @@
 """THE RECIPE of the home feed, and its two requests: open a feed, and give the next page."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from candidate_sources.author_outboxes import AuthorOutboxes
 from candidate_sources.below_floor import BelowFloor
@@ -13,6 +13,7 @@ from feed.settings import Settings
 from feed.stages import Scorer, Source
 from mixer.chains import Chains
 from mixer.chronological import ChronologicalFeed
+from mixer.emptiness import Emptiness
 from mixer.filters import Deleted, HiddenAuthors, Unfollowed
 from mixer.hydrators import Affinity, PostSignals
 from mixer.page import Page
@@ -26,7 +27,7 @@ from mixer.upkeep import Upkeep
 from rankers.light import light_ranker
 from snapshots.cursor import Cursor
 from snapshots.store import SnapshotStore
-from storage.connections import Postgres, RedisClient
+from storage.connections import Breaker, Postgres, RedisClient
 from storage.facts import PostgresViewers
 from storage.feeds import Feeds
 from storage.page import PageReader
@@ -70,11 +71,16 @@ class HomeFeed:
     """Opens feeds and turns their pages; `build` puts it together."""
 
     def __init__(
-        self, ranked: RankedFeed, chronological: ChronologicalFeed, new_posts: NewPosts
+        self,
+        ranked: RankedFeed,
+        chronological: ChronologicalFeed,
+        emptiness: Emptiness,
+        new_posts: NewPosts,
     ) -> None:
         """Answer in one of two modes; both read through the same recipe."""
         self._ranked = ranked
         self._chronological = chronological
+        self._emptiness = emptiness
         self.new_posts = new_posts
 
     async def open(self, opening: Opening) -> Page:
@@ -92,8 +98,12 @@ class HomeFeed:
             mode_reason=opening.mode_reason,
         )
         if opening.mode == "ranked":
-            return await self._ranked.open(cursor, opening.limit, opening.now_ms)
-        return await self._chronological.page(cursor, opening.limit, opening.now_ms)
+            page = await self._ranked.open(cursor, opening.limit, opening.now_ms)
+        else:
+            page = await self._chronological.page(cursor, opening.limit, opening.now_ms)
+        if page.items or page.next:
+            return page
+        return replace(page, empty_because=await self._emptiness.reason(opening.viewer_id))
 
     async def next(self, cursor: Cursor, limit: int, now_ms: int) -> Page:
         """Return the page at a cursor.
@@ -111,11 +121,12 @@ def build(
 ) -> tuple[HomeFeed, SideEffects]:
     """Put a home feed together on open stores; `token` makes fresh ids that nobody can guess."""
     effects = SideEffects(bound=settings.side_effects_at_once, deadline_s=settings.building_ttl_s)
-    feeds = Feeds(redis, cap=settings.feed_cap)
+    guard = Breaker(pause_s=settings.redis_pause_s).calls
+    feeds = Feeds(redis, cap=settings.feed_cap, guard=guard)
+    outboxes = Feeds(redis, cap=settings.outbox_cap, guard=guard)
     timelines = PostgresTimelines(postgres)
     viewers = PostgresViewers(postgres, half_life_s=settings.affinity_half_life_s)
-    posts = PageReader(postgres)
-    safety = Safety(posts, scan=settings.scan_bound)
+    safety = Safety(PageReader(postgres), scan=settings.scan_bound)
     pipeline = home_feed(feeds, timelines, light_ranker(settings.light_ranker), settings)
     upkeep = Upkeep(
         effects,
@@ -124,7 +135,7 @@ def build(
         Rebuild(
             postgres,
             feeds,
-            cap=settings.feed_cap,
+            outboxes,
             ttl_s=settings.feed_ttl_s,
             building_ttl_s=settings.building_ttl_s,
         ),
@@ -137,6 +148,7 @@ def build(
         ttl_s=settings.snapshot_ttl_s,
         per_viewer=settings.snapshots_per_viewer,
         chain_ttl_s=settings.served_memory_ttl_s,
+        guard=guard,
     )
     ranked = RankedFeed(
         pipeline,
@@ -146,5 +158,6 @@ def build(
         token=token,
     )
     chronological = ChronologicalFeed(pipeline, safety, viewers, upkeep)
-    new_posts = NewPosts(viewers, timelines, posts)
-    return HomeFeed(ranked, chronological, new_posts), effects
+    emptiness = Emptiness(viewers, timelines)
+    new_posts = NewPosts(viewers, timelines, safety)
+    return HomeFeed(ranked, chronological, emptiness, new_posts), effects

@@ -1,12 +1,15 @@
 """A page of a feed, as the recipe gives it to the api."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from feed.query import Mode
 from feed.telemetry import Trace
 from snapshots.cursor import Cursor
 from snapshots.snapshot import Snapshot
 from storage.page import PostRow
+
+EmptyBecause = Literal["no_follows", "no_posts", "all_filtered"]
 
 
 @dataclass(frozen=True)
@@ -23,8 +26,8 @@ class Item:
 class Page:
     """What one request is answered with; `next` is None exactly when nothing more exists.
 
-    `cursor` is the place this page begins at. `follows` says whether the viewer follows anybody,
-    where the request found out.
+    `cursor` is the place this page begins at. `empty_because` is set on the first page of a feed
+    that has nothing to show at all.
     """
 
     items: list[Item]
@@ -34,4 +37,4 @@ class Page:
     trace: Trace
     snapshot: Snapshot | None = None
     renewed: bool = False
-    follows: bool | None = None
+    empty_because: EmptyBecause | None = None

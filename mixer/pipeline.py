@@ -13,7 +13,15 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from feed.candidates import Candidates, Found, Gaps, empty_ids, merged, oldest_of_newest
+from feed.candidates import (
+    Candidates,
+    Found,
+    Gaps,
+    checked,
+    empty_ids,
+    merged,
+    oldest_of_newest,
+)
 from feed.order import OLDEST, Key
 from feed.query import Query
 from feed.stages import Filter, GapFiller, Hydrator, Rule, Scorer, Source
@@ -73,11 +81,20 @@ class Pipeline:
             {each.source: each.missing for each in found if each.missing},
         )
 
-    async def slate(self, query: Query, candidates: Candidates, trace: Trace) -> Candidates:
-        """Return the candidates in the order to be shown; only filters and collapsing drop rows."""
+    async def slate(
+        self,
+        query: Query,
+        candidates: Candidates,
+        trace: Trace,
+        more_filters: Sequence[Filter] = (),
+    ) -> Candidates:
+        """Return the candidates in the order to be shown; only filters and collapsing drop rows.
+
+        `more_filters` belong to this request, after those of the recipe.
+        """
         for hydrator in self.hydrators:
             candidates = await self._hydrate(hydrator, query, candidates, trace)
-        for each in self.filters:
+        for each in [*self.filters, *more_filters]:
             candidates = _filtered(each, query, candidates, trace)
         candidates = _ordered(self.scorer, query, candidates, trace)
         for rule in self.rules:
@@ -92,7 +109,7 @@ class Pipeline:
         try:
             with trace.timed(source.name):
                 async with asyncio.timeout(self.source_deadline_s):
-                    return await source.find(query)
+                    return checked(await source.find(query), source.name)
         except Exception as error:
             _skipped(source.name, error, trace)
             return Found(empty_ids(), empty_ids(), source.name, source.unknown(query))
@@ -146,10 +163,23 @@ def _check_scores(scores: npt.NDArray[np.float64], n: int) -> None:
 def _ruled(rule: Rule, candidates: Candidates, trace: Trace) -> Candidates:
     try:
         with trace.timed(rule.name):
-            return rule.apply(candidates)
+            return _checked_rows(rule.apply(candidates), candidates)
     except Exception as error:
         _skipped(rule.name, error, trace)
         return candidates
+
+
+def _checked_rows(ruled: Candidates, candidates: Candidates) -> Candidates:
+    """Refuse a rule that doubles, invents or loses rows; folded ones are not lost."""
+    folded = [post for group in ruled.columns.get("folded", ()) for post in group]
+    rows = [*ruled.ids.tolist(), *folded]
+    given = [
+        *candidates.ids.tolist(),
+        *(p for g in candidates.columns.get("folded", ()) for p in g),
+    ]
+    if sorted(rows) != sorted(given):
+        raise ValueError("a rule that does not return the rows it was given")
+    return ruled
 
 
 def _skipped(stage: str, error: Exception, trace: Trace) -> None:

@@ -9,12 +9,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from feed.candidates import Candidates, Gaps, empty_ids
+from feed.candidates import Candidates, Gaps
+from feed.chain import Chain
 from feed.errors import Unavailable
 from feed.order import NEWEST, OLDEST, Ids, Key
-from feed.query import Query, Viewer
+from feed.query import Query
 from feed.telemetry import Trace
 from mixer.chains import Chains
+from mixer.filters import NotServed
 from mixer.page import Item, Page
 from mixer.pipeline import Pipeline
 from mixer.safety import Safety
@@ -73,10 +75,9 @@ class RankedFeed:
         """
         trace = Trace()
         cursor = replace(cursor, snapshot_id=self._token())
-        snapshot, viewer = await self._freeze(cursor, empty_ids(), now_ms, trace)
+        snapshot = await self._freeze(cursor, Chain(), now_ms, trace)
         cursor = replace(cursor, nonce=snapshot.head.nonce)
-        page = await self._slate_page(cursor, snapshot, limit, trace)
-        return replace(page, follows=len(viewer.followees) > 0)
+        return await self._slate_page(cursor, snapshot, limit, trace)
 
     async def next(self, cursor: Cursor, limit: int, now_ms: int) -> Page:
         """Return the page at a cursor, from a renewed slate when its snapshot has expired.
@@ -87,15 +88,17 @@ class RankedFeed:
         trace = Trace()
         if cursor.part == "tail":
             return await self._tail_page(cursor, limit, trace)
-        snapshot = await self._read(cursor, trace)
+        snapshot = await self._read(cursor, now_ms, trace)
         if snapshot is not None:
             return await self._slate_page(cursor, snapshot, limit, trace)
         return await self._renewed(cursor, limit, now_ms, trace)
 
-    async def _read(self, cursor: Cursor, trace: Trace) -> Snapshot | None:
+    async def _read(self, cursor: Cursor, now_ms: int, trace: Trace) -> Snapshot | None:
         """Return the cursor's own snapshot; another one under its id counts as expired."""
         try:
-            snapshot = await self._rooms.snapshots.read(cursor.viewer_id, cursor.snapshot_id)
+            snapshot = await self._rooms.snapshots.read(
+                cursor.viewer_id, cursor.snapshot_id, now_ms
+            )
         except Unavailable:
             trace.degraded.append("snapshot")
             return None
@@ -103,22 +106,20 @@ class RankedFeed:
 
     async def _renewed(self, cursor: Cursor, limit: int, now_ms: int, trace: Trace) -> Page:
         """Go on in a new slate, without what this chain of cursors was served."""
-        before = await self._rooms.chains.served(cursor, cursor.base + cursor.position, trace)
+        served = cursor.base + cursor.position
+        before = await self._rooms.chains.served(cursor, served, trace)
         if len(before) + self._bounds.candidates > self._bounds.served_memory:
             # The memory of this chain is full; the rest comes in order of time, from the top.
-            base = cursor.base + cursor.position
-            tail = replace(cursor, part="tail", base=base, key=NEWEST, top=NEWEST)
+            tail = replace(cursor, part="tail", base=served, key=NEWEST)
             return await self._tail_page(tail, limit, trace)
         cursor = replace(cursor, snapshot_id=_renewed_id(cursor), position=0, base=len(before))
-        snapshot, _ = await self._freeze(cursor, before, now_ms, trace)
+        snapshot = await self._freeze(cursor, before, now_ms, trace)
         cursor = replace(cursor, nonce=snapshot.head.nonce)
         await self._rooms.chains.note_before(cursor, snapshot, before, trace)
         page = await self._slate_page(cursor, snapshot, limit, trace)
         return replace(page, renewed=True)
 
-    async def _freeze(
-        self, cursor: Cursor, before: Ids, now_ms: int, trace: Trace
-    ) -> tuple[Snapshot, Viewer]:
+    async def _freeze(self, cursor: Cursor, before: Chain, now_ms: int, trace: Trace) -> Snapshot:
         """Rank the newest candidates without `before`, and keep the result under the cursor's id.
 
         The newest are cut by time, never by rank: the slate holds all at or above its oldest.
@@ -127,8 +128,7 @@ class RankedFeed:
             viewer = await self._rooms.viewers.load(cursor.viewer_id)
         query = Query(viewer, self._bounds.candidates, NEWEST, now_ms)
         gathered = await self._pipeline.gather(query, trace)
-        slate = await self._pipeline.slate(query, gathered.candidates, trace)
-        slate = await self._without_served(slate, before)
+        slate = await self._pipeline.slate(query, gathered.candidates, trace, [NotServed(before)])
         self._rooms.upkeep.after(viewer, gathered.missing, opened=len(before) == 0)
         head = Head(
             id=cursor.snapshot_id,
@@ -141,19 +141,10 @@ class RankedFeed:
         snapshot = _snapshot(head, slate)
         try:
             with trace.timed("snapshot"):
-                kept = await self._rooms.snapshots.freeze(viewer.id, snapshot, now_ms)
+                return await self._rooms.snapshots.freeze(viewer.id, snapshot, now_ms)
         except Unavailable:
             trace.degraded.append("snapshot")
-            kept = snapshot  # the next page renews it, without what this one serves
-        return kept, viewer
-
-    async def _without_served(self, slate: Candidates, before: Ids) -> Candidates:
-        """Drop what the chain was served, and other reposts of the same originals."""
-        if not len(before):
-            return slate
-        originals = await self._rooms.timelines.originals(before[before > 0])
-        shows = slate.columns.get("original", slate.ids)
-        return slate.take(~(np.isin(slate.ids, np.abs(before)) | np.isin(shows, originals)))
+            return snapshot  # the next page renews it, without what this one serves
 
     async def _slate_page(
         self, cursor: Cursor, snapshot: Snapshot, limit: int, trace: Trace
@@ -162,8 +153,8 @@ class RankedFeed:
             items, row = await self._safety.from_slate(
                 cursor.viewer_id, snapshot, cursor.position, limit
             )
-        looked_at = _signed(snapshot, cursor.position, row, {item.position for item in items})
-        await self._rooms.chains.note(cursor, snapshot, looked_at, trace)
+        rows = _looked_at(snapshot, cursor.position, row, items)
+        await self._rooms.chains.note(cursor, snapshot, rows, trace)
         following = await self._following(cursor, snapshot, row, trace)
         if not items and following is not None and following.part == "tail":
             return await self._tail_page(following, limit, trace)
@@ -185,9 +176,7 @@ class RankedFeed:
         if snapshot.head.oldest is None:
             return None
         oldest = snapshot.head.oldest
-        tail = replace(
-            cursor, part="tail", position=row, base=cursor.base + row, key=oldest, top=oldest
-        )
+        tail = replace(cursor, part="tail", position=row, base=cursor.base + row, key=oldest)
         posts, key = await self._tail(tail, 1, trace)
         return tail if posts or key else None
 
@@ -196,7 +185,7 @@ class RankedFeed:
         items = [
             Item(post, "below_floor", cursor.position + place) for place, post in enumerate(posts)
         ]
-        await self._rooms.chains.record_tail(cursor, [post.id for post in posts], trace)
+        await self._rooms.chains.note_tail(cursor, _shown(posts), trace)
         following = replace(cursor, key=key, position=cursor.position + len(items))
         return Page(
             items=items,
@@ -212,54 +201,39 @@ class RankedFeed:
         """Read posts below the cursor's key from the truth, without what the chain was served."""
         viewer = await self._rooms.viewers.load(cursor.viewer_id)
         served = await self._rooms.chains.served(cursor, cursor.base, trace)
-        originals = set((await self._rooms.timelines.originals(served[served > 0])).tolist())
-        looked_at = set(np.abs(served).tolist())
+        looked_at, shown = set(served.ids.tolist()), set(served.originals.tolist())
         everybody = Gaps.everywhere(viewer.authors)
 
         async def more(below: Key, n: int) -> tuple[Ids, Ids]:
             return await self._rooms.timelines.newest_posts(everybody.under(below), OLDEST, n)
 
         async def chosen(posts: list[PostRow]) -> list[PostRow]:
-            new = [
-                post
-                for post in posts
-                if post.id not in looked_at and post.original not in originals
-            ]
-            return await self._each_original_once(viewer, new, cursor.top or NEWEST)
+            """Show an original at the first post met going down, whoever posted or reposted it."""
+            originals = [post.original for post in posts]
+            shown.update(await self._rooms.chains.shown_in_tail(cursor, originals))
+            new = []
+            for post in posts:
+                if post.id not in looked_at and post.original not in shown:
+                    shown.add(post.original)
+                    new.append(post)
+            return new
 
         with trace.timed("tail"):
             below = cursor.key or NEWEST
             return await self._safety.from_list(viewer.id, more, below, limit, chosen)
 
-    async def _each_original_once(
-        self, viewer: Viewer, posts: list[PostRow], top: Key
-    ) -> list[PostRow]:
-        """Drop reposts of what the tail shows elsewhere: the original itself, or a newer repost."""
-        reposted = {post.original for post in posts if post.is_repost}
-        if not reposted:
-            return posts
-        ids = await self._rooms.timelines.showing(
-            np.array(sorted(reposted), dtype=np.int64), viewer.authors, top
-        )
-        showing = await self._safety.visible(viewer.id, ids)
-        best = {
-            post.original: post.id
-            for post in sorted(showing, key=lambda post: (not post.is_repost, post.ms, post.id))
-        }
-        return [
-            post
-            for post in posts
-            if not post.is_repost or best.get(post.original, post.id) == post.id
-        ]
+
+def _looked_at(snapshot: Snapshot, start: int, end: int, items: list[Item]) -> Chain:
+    """Return the slate's rows from `start` to `end`, with what each of them showed."""
+    shows = np.zeros(end - start, dtype=np.int64)
+    for item in items:
+        shows[item.position - start] = item.post.original
+    return Chain(snapshot.ids[start:end], shows)
 
 
-def _signed(snapshot: Snapshot, start: int, end: int, shown: set[int]) -> Ids:
-    """Return the rows' ids (end - start,) for the chain, negative where nothing was shown.
-
-    Such a row is not looked at again, but what it would have reposted may still come by itself.
-    """
-    ids = snapshot.ids[start:end]
-    return np.where([row in shown for row in range(start, end)], ids, -ids)
+def _shown(posts: list[PostRow]) -> Chain:
+    ids = np.array([post.id for post in posts], dtype=np.int64)
+    return Chain(ids, np.array([post.original for post in posts], dtype=np.int64))
 
 
 def _snapshot(head: Head, slate: Candidates) -> Snapshot:

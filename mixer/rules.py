@@ -11,9 +11,6 @@ import numpy as np
 from feed.candidates import Candidates
 from feed.order import Rows
 
-MAX_GROUP = 8
-"""Posts kept to stand for one original; more reposts than that name nobody new to a reader."""
-
 
 class OneOriginal:
     """One original appears once, however many repost it.
@@ -33,7 +30,7 @@ class OneOriginal:
             groups.setdefault(original, []).append(row)
         ids = candidates.ids.tolist()
         folded = np.empty(len(groups), dtype=object)
-        folded[:] = [tuple(ids[row] for row in rows[1:MAX_GROUP]) for rows in groups.values()]
+        folded[:] = [tuple(ids[row] for row in rows[1:]) for rows in groups.values()]
         first = np.array([rows[0] for rows in groups.values()], dtype=np.intp)
         return candidates.take(first).with_columns({"folded": folded})
 

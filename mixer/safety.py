@@ -47,19 +47,21 @@ class Safety:
     ) -> tuple[list[Item], int]:
         """Return the items of a page that begins at row `start`, and the row the next begins at.
 
+        That row is the length of the slate when no visible row is left in it.
+
         Raises:
             Unavailable: The truth cannot be reached.
         """
         items: list[Item] = []
         row, last = start, min(len(snapshot), start + self._scan)
-        while row < last and len(items) < limit:
-            end = min(last, row + limit - len(items) + SPARE)
+        while row < last and len(items) <= limit:
+            end = min(last, row + limit + 1 - len(items) + SPARE)
             visible = await self._visible_rows(viewer_id, snapshot, row, end)
-            while row < end and len(items) < limit:
-                item = _item(snapshot, row, visible)
-                items += [item] if item else []
-                row += 1
-        return items, row
+            found = (_item(snapshot, each, visible) for each in range(row, end))
+            items += [item for item in found if item]
+            row = end
+        # One row more than fits says where the next page begins, and that there is one.
+        return items[:limit], items[limit].position if len(items) > limit else row
 
     async def from_list(
         self,

@@ -2,11 +2,9 @@
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from feed.candidates import Gaps
-from feed.order import Key
-from mixer.safety import VisiblePosts
+from feed.order import NEWEST, Ids, Key
+from mixer.safety import Safety
 from mixer.viewers import ViewerReader
 from snapshots.cursor import Cursor
 from storage.page import PostRow
@@ -18,7 +16,10 @@ COUNTED = 100
 
 @dataclass(frozen=True)
 class Updates:
-    """Visible in-network posts newer than the open, newest first, at most `COUNTED`."""
+    """Visible in-network posts newer than the open, newest first, at most `COUNTED`.
+
+    `capped` when there are, or may be, more.
+    """
 
     posts: list[PostRow]
     capped: bool
@@ -27,13 +28,11 @@ class Updates:
 class NewPosts:
     """Counts what somebody else wrote since a session was opened."""
 
-    def __init__(
-        self, viewers: ViewerReader, timelines: PostgresTimelines, posts: VisiblePosts
-    ) -> None:
+    def __init__(self, viewers: ViewerReader, timelines: PostgresTimelines, safety: Safety) -> None:
         """Read from the truth."""
         self._viewers = viewers
         self._timelines = timelines
-        self._posts = posts
+        self._safety = safety
 
     async def since(self, cursor: Cursor) -> Updates:
         """Return the posts newer than the opening of the cursor's session.
@@ -42,9 +41,11 @@ class NewPosts:
             Unavailable: The truth cannot be reached.
         """
         viewer = await self._viewers.load(cursor.viewer_id)
-        ids, _ = await self._timelines.newest_posts(
-            Gaps.everywhere(viewer.followees), Key(cursor.opened_ms + 1, 0), COUNTED + 1
-        )
-        follow = np.ones(len(ids), dtype=np.bool_)
-        posts = await self._posts.visible(viewer.id, ids, follow)
-        return Updates(posts[:COUNTED], len(posts) > COUNTED)
+        everybody = Gaps.everywhere(viewer.followees)
+        down_to = Key(cursor.opened_ms + 1, 0)
+
+        async def more(below: Key, n: int) -> tuple[Ids, Ids]:
+            return await self._timelines.newest_posts(everybody.under(below), down_to, n)
+
+        posts, rest = await self._safety.from_list(viewer.id, more, NEWEST, COUNTED)
+        return Updates(posts, capped=rest is not None)

@@ -31,8 +31,7 @@ class Cursor:
 
     `position` counts rows of this part passed so far: in the slate it is where the page starts.
     `base` is how many posts the chain was served before this snapshot (in the tail: before the
-    tail). `key` is the place below which the tail or the chronological list goes on; `top` is
-    where the tail began.
+    tail). `key` is the place below which the tail or the chronological list goes on.
     """
 
     viewer_id: int
@@ -46,7 +45,6 @@ class Cursor:
     nonce: str = ""
     base: int = 0
     key: Key | None = None
-    top: Key | None = None
 
 
 class CursorSigner:
@@ -58,8 +56,8 @@ class CursorSigner:
 
     def write(self, cursor: Cursor) -> str:
         """Return the text of a cursor."""
-        places = {"key": cursor.key and list(cursor.key), "top": cursor.top and list(cursor.top)}
-        payload = orjson.dumps({**asdict(cursor), **places, "v": VERSION})
+        key = cursor.key and list(cursor.key)
+        payload = orjson.dumps({**asdict(cursor), "key": key, "v": VERSION})
         return _encode(payload + _signature(self._keys[0], payload))
 
     def read(self, text: str, *, viewer_id: int, requested: str | None) -> Cursor:
@@ -73,8 +71,7 @@ class CursorSigner:
         fields = orjson.loads(payload)
         if fields.pop("v") != VERSION:
             raise CursorInvalid("This cursor is of another version; open the feed again.")
-        for name in ("key", "top"):
-            fields[name] = fields[name] and Key(*fields[name])
+        fields["key"] = fields["key"] and Key(*fields["key"])
         cursor = Cursor(**fields)
         if cursor.viewer_id != viewer_id:
             raise CursorInvalid("This cursor was given to another viewer; open the feed again.")

@@ -1,6 +1,7 @@
 """A snapshot: the ordered ids of one opening of a feed, frozen, packed into a few kilobytes."""
 
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -8,6 +9,8 @@ import orjson
 
 from feed.candidates import empty_ids
 from feed.order import Ids, Key
+
+VERSION = 1
 
 Codes = npt.NDArray[np.int8]
 
@@ -62,7 +65,7 @@ def slate_columns(folded: list[tuple[int, ...]]) -> tuple[Ids, Ids]:
 def pack(snapshot: Snapshot) -> bytes:
     """Pack a snapshot: one line of JSON, then the columns as little-endian bytes."""
     oldest = snapshot.head.oldest
-    fields = {"oldest": oldest and list(oldest), "n": len(snapshot)}
+    fields = {"oldest": oldest and list(oldest), "n": len(snapshot), "v": VERSION}
     head = orjson.dumps({**asdict(snapshot.head), **fields})
     columns = (
         snapshot.ids.astype("<i8"),
@@ -73,10 +76,19 @@ def pack(snapshot: Snapshot) -> bytes:
     return b"\n".join([head, b"".join(column.tobytes() for column in columns)])
 
 
-def unpack(packed: bytes) -> Snapshot:
-    """Undo `pack`."""
-    line, _, columns = packed.partition(b"\n")
-    head = orjson.loads(line)
+def unpack(packed: bytes) -> Snapshot | None:
+    """Undo `pack`; None for what this version did not pack, which counts as expired."""
+    try:
+        line, _, columns = packed.partition(b"\n")
+        head = orjson.loads(line)
+        if head.pop("v") != VERSION:
+            return None
+        return _unpacked(head, columns)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _unpacked(head: dict[str, Any], columns: bytes) -> Snapshot:
     n = head.pop("n")
     oldest = head.pop("oldest")
     ids = np.frombuffer(columns, dtype="<i8", count=n)

@@ -1,18 +1,19 @@
 """Keeps snapshots and chains in Redis: each has a TTL, each viewer a bound.
 
-A chain is what one chain of cursors was served up to and within a snapshot, eight bytes a post,
-in order. Its content at an index never changes, so that writing a page twice changes nothing.
+A chain is what one chain of cursors was served up to and within a snapshot, in order, sixteen
+bytes a row: its id, and the original that it showed. Where a page is answered twice, a row counts
+as shown if one of the answers showed it.
 """
 
 import numpy as np
 from redis.commands.core import AsyncScript
 
-from feed.order import Ids
+from feed.chain import Chain
 from snapshots.snapshot import Snapshot, pack, unpack
 from storage import keys
-from storage.connections import RedisClient, translated_errors
+from storage.connections import Guard, RedisClient, translated_errors
 
-BYTES_PER_ID = 8
+ROW_BYTES = 16
 
 # Creates a snapshot once, and drops the viewer's least recently used ones beyond the bound.
 # KEYS: snapshot, list of snapshots. ARGV: packed, ttl_s, now_ms, bound, prefix of keys, id.
@@ -35,24 +36,48 @@ end
 return nil
 """
 
+# Writes rows into a chain, keeping each row that was shown before (its last 8 bytes are not 0).
+# KEYS: chain. ARGV: offset in bytes, packed rows, ttl_s.
+_NOTE = """
+local there = redis.call('GETRANGE', KEYS[1], ARGV[1], ARGV[1] + #ARGV[2] - 1)
+local nothing = string.rep('\\0', 8)
+local rows = {}
+for at = 1, #ARGV[2], 16 do
+    local shown = string.sub(there, at + 8, at + 15)
+    local keep = #shown == 8 and shown ~= nothing
+    rows[#rows + 1] = string.sub(keep and there or ARGV[2], at, at + 15)
+end
+redis.call('SETRANGE', KEYS[1], ARGV[1], table.concat(rows))
+redis.call('EXPIRE', KEYS[1], ARGV[3])
+return 1
+"""
+
 
 class SnapshotStore:
     """Freezes and reads snapshots, and notes what was looked at."""
 
     def __init__(
-        self, redis: RedisClient, *, ttl_s: int, per_viewer: int, chain_ttl_s: int
+        self,
+        redis: RedisClient,
+        *,
+        ttl_s: int,
+        per_viewer: int,
+        chain_ttl_s: int,
+        guard: Guard = translated_errors,
     ) -> None:
         """Keep at most `per_viewer` snapshots for each viewer, for `ttl_s` after their last use."""
         self._redis = redis
         self._ttl_s = ttl_s
         self._per_viewer = per_viewer
         self._chain_ttl_s = chain_ttl_s
+        self._guard = guard
         self._freeze: AsyncScript = redis.register_script(_FREEZE)
+        self._note: AsyncScript = redis.register_script(_NOTE)
 
     async def freeze(self, viewer_id: int, snapshot: Snapshot, now_ms: int) -> Snapshot:
         """Keep a snapshot under its id, unless one is there: return the one that counts."""
         head = snapshot.head
-        with translated_errors():
+        with self._guard():
             there = await self._freeze(
                 keys=[keys.snapshot(viewer_id, head.id), keys.snapshots_of(viewer_id)],
                 args=[
@@ -64,34 +89,40 @@ class SnapshotStore:
                     head.id,
                 ],
             )
-        return snapshot if there is None else unpack(there)
+        return (unpack(there) if there else None) or snapshot
 
-    async def read(self, viewer_id: int, snapshot_id: str) -> Snapshot | None:
-        """Return a snapshot and extend its life; None when it has expired."""
-        with translated_errors():
+    async def read(self, viewer_id: int, snapshot_id: str, now_ms: int) -> Snapshot | None:
+        """Return a snapshot and extend its life; None when it has expired or cannot be read."""
+        with self._guard():
             async with self._redis.pipeline(transaction=False) as pipe:
                 pipe.getex(keys.snapshot(viewer_id, snapshot_id), ex=self._ttl_s)
+                pipe.zadd(keys.snapshots_of(viewer_id), {snapshot_id: now_ms}, xx=True)
                 pipe.expire(keys.snapshots_of(viewer_id), self._ttl_s)
-                packed, _ = await pipe.execute()
-        return None if packed is None else unpack(packed)
+                packed, *_ = await pipe.execute()
+        return unpack(packed) if packed else None
 
-    async def note(self, viewer_id: int, snapshot: Snapshot, start: int, ids: Ids) -> None:
-        """Note that `ids` (n,) were looked at, as entries `start`.. of the snapshot's chain."""
-        if not len(ids):
+    async def note(self, viewer_id: int, snapshot: Snapshot, start: int, chain: Chain) -> None:
+        """Note rows (n,) that were looked at, as rows `start`.. of the snapshot's chain."""
+        if not len(chain):
             return
-        key = keys.chain(viewer_id, snapshot.head.id, snapshot.head.nonce)
-        with translated_errors():
-            async with self._redis.pipeline(transaction=False) as pipe:
-                pipe.setrange(key, start * BYTES_PER_ID, ids.astype("<i8").tobytes())
-                pipe.expire(key, self._chain_ttl_s)
-                await pipe.execute()
+        rows = np.column_stack((chain.ids, chain.shows)).astype("<i8")
+        with self._guard():
+            await self._note(
+                keys=[keys.chain(viewer_id, snapshot.head.id, snapshot.head.nonce)],
+                args=[start * ROW_BYTES, rows.tobytes(), self._chain_ttl_s],
+            )
 
-    async def chain(self, viewer_id: int, snapshot_id: str, nonce: str, length: int) -> Ids | None:
-        """Return the first `length` ids of a chain; None when not all of them are here."""
+    async def chain(
+        self, viewer_id: int, snapshot_id: str, nonce: str, length: int
+    ) -> Chain | None:
+        """Return the first `length` rows of a chain; None when not all of them are here."""
         if length == 0:
-            return np.empty(0, dtype=np.int64)
+            return Chain()
         key = keys.chain(viewer_id, snapshot_id, nonce)
-        with translated_errors():
-            packed = await self._redis.getrange(key, 0, length * BYTES_PER_ID - 1)
-        ids = np.frombuffer(packed, dtype="<i8")
-        return ids if len(ids) == length and bool((ids != 0).all()) else None
+        with self._guard():
+            packed = await self._redis.getrange(key, 0, length * ROW_BYTES - 1)
+        if len(packed) != length * ROW_BYTES:
+            return None
+        rows = np.frombuffer(packed, dtype="<i8").reshape(-1, 2)
+        chain = Chain(rows[:, 0], rows[:, 1])
+        return chain if len(chain.known()) == length else None

@@ -1,7 +1,9 @@
 """Opens Postgres and Redis, and translates their drivers' errors once, for all of storage."""
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from time import monotonic
 from typing import TypeAlias
 
 import orjson
@@ -35,6 +37,39 @@ def translated_errors() -> Iterator[None]:
         raise Unavailable(f"Redis refuses: {str(error)[:80]}") from error
 
 
+Guard = Callable[[], AbstractContextManager[None]]
+"""What calls of a store run inside: `translated_errors`, or a breaker's `calls`."""
+
+
+class Breaker:
+    """Spares a server that has just failed: for a while its callers are told at once."""
+
+    def __init__(self, *, pause_s: float) -> None:
+        """Let nobody wait for `pause_s` after a failure."""
+        self._pause_s = pause_s
+        self._closed_until = 0.0
+
+    @contextmanager
+    def calls(self) -> Iterator[None]:
+        """Translate errors like `translated_errors`, and remember the last.
+
+        Raises:
+            Unavailable: The server failed now, or less than `pause_s` ago.
+        """
+        if monotonic() < self._closed_until:
+            raise Unavailable("Redis failed a moment ago")
+        try:
+            with translated_errors():
+                yield
+        except Unavailable:
+            self._closed_until = monotonic() + self._pause_s
+            raise
+        except asyncio.CancelledError:
+            # A deadline ran out while waiting: as good a sign as an error.
+            self._closed_until = monotonic() + self._pause_s
+            raise
+
+
 class Postgres:
     """The pool of connections to the primary, opened and closed by an entry point."""
 
@@ -42,7 +77,7 @@ class Postgres:
         """Prepare a pool; nothing is opened before `open`."""
         self._pool = AsyncConnectionPool(
             url,
-            min_size=1,
+            min_size=min(4, connections),
             max_size=connections,
             timeout=timeout_s,
             open=False,

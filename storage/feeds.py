@@ -19,7 +19,7 @@ from redis.commands.core import AsyncScript
 from feed.candidates import empty_ids
 from feed.errors import Unavailable
 from feed.order import Ids, newest_first
-from storage.connections import RedisClient, translated_errors
+from storage.connections import Guard, RedisClient, translated_errors
 
 READY = b"floor"
 BUILDING = b"building:"
@@ -40,10 +40,11 @@ class CachedList:
 class Feeds:
     """Reads and changes cached lists by key (`storage.keys.feed`, `storage.keys.outbox`)."""
 
-    def __init__(self, redis: RedisClient, *, cap: int) -> None:
+    def __init__(self, redis: RedisClient, *, cap: int, guard: Guard = translated_errors) -> None:
         """Use `redis` for lists of at most `cap` entries."""
+        self.cap = cap
         self._redis = redis
-        self._cap = cap
+        self._guard = guard
         self._push = _script(redis, "push")
         self._begin = _script(redis, "begin")
         self._merge = _script(redis, "merge")
@@ -54,7 +55,7 @@ class Feeds:
         """Read whole lists in one round trip; None: missing, or still being built."""
         if not keys:
             return []
-        with translated_errors():
+        with self._guard():
             async with self._redis.pipeline(transaction=False) as pipe:
                 for key in keys:
                     pipe.zrange(key, 0, -1, withscores=True, score_cast_func=float)
@@ -64,19 +65,19 @@ class Feeds:
     async def touch(self, keys: Sequence[str], *, ttl_s: int) -> None:
         """Extend the life of lists after a visit, unless they are being built."""
         if keys:
-            with translated_errors():
+            with self._guard():
                 await self._touch(keys=keys, args=[ttl_s, READY])
 
     async def push(self, keys: Sequence[str], post_id: int, ms: int) -> int:
         """Push one post into every list that exists, in one call; return how many took it."""
         if not keys:
             return 0
-        with translated_errors():
-            return int(await self._push(keys=keys, args=[post_id, ms, self._cap]))
+        with self._guard():
+            return int(await self._push(keys=keys, args=[post_id, ms, self.cap]))
 
     async def begin(self, key: str, token: str, *, ttl_s: int) -> bool:
         """Mark a missing list as being built under `token`; False when it is there already."""
-        with translated_errors():
+        with self._guard():
             sentinel = BUILDING + token.encode()
             return bool(await self._begin(keys=[key], args=[sentinel, ttl_s]))
 
@@ -99,12 +100,12 @@ class Feeds:
         """Remove these ids from a list; return how many were there."""
         if not len(ids):
             return 0
-        with translated_errors():
+        with self._guard():
             return int(await self._remove(keys=[key], args=ids.tolist()))
 
     async def entries(self, key: str) -> Ids:
         """Return the ids in a list, also while it is being built; none when it is missing."""
-        with translated_errors():
+        with self._guard():
             members = await self._redis.zrange(key, 0, -1)
         return np.array([int(m) for m in members if m.isdigit()], dtype=np.int64)
 
@@ -112,7 +113,7 @@ class Feeds:
         """Say which lists exist, being built included, in one round trip."""
         if not keys:
             return []
-        with translated_errors():
+        with self._guard():
             async with self._redis.pipeline(transaction=False) as pipe:
                 for key in keys:
                     pipe.exists(key)
@@ -120,13 +121,13 @@ class Feeds:
 
     async def drop(self, key: str) -> bool:
         """Drop one list; False: it was missing already."""
-        with translated_errors():
+        with self._guard():
             return bool(await self._redis.unlink(key))
 
     async def answers(self) -> bool:
         """Say whether the server can be reached now."""
         try:
-            with translated_errors():
+            with self._guard():
                 return bool(await self._redis.ping())
         except Unavailable:
             return False
@@ -134,7 +135,7 @@ class Feeds:
     async def forget(self, pattern: str) -> int:
         """Drop every list whose key matches; they come back when they are read. Return how many."""
         dropped = 0
-        with translated_errors():
+        with self._guard():
             async for key in self._redis.scan_iter(match=pattern, count=1000):
                 dropped += int(await self._redis.unlink(key))
         return dropped
@@ -151,8 +152,8 @@ class Feeds:
     ) -> bool:
         floor = "-inf" if floor_ms is None else floor_ms
         entries = np.column_stack((ms, ids)).ravel().tolist()
-        args = [expected, after, ttl_s, self._cap, floor, *entries]
-        with translated_errors():
+        args = [expected, after, ttl_s, self.cap, floor, *entries]
+        with self._guard():
             return bool(await self._merge(keys=[key], args=args))
 
 

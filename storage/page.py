@@ -13,8 +13,8 @@ from feed.order import Ids, Mask
 from storage.authored import Post
 from storage.connections import Connection, Postgres
 
-# Every id involved is checked: the author (who is the reposter, for a repost), the author of the
-# original, and the author replied to.
+# Every id involved is checked: the post and its author (the reposter, for a repost), the original,
+# what a reposted quote quotes, and what either replies to. A reply outlives what it replied to.
 _VISIBLE = """
 WITH wanted AS (
     SELECT id, must_follow, place
@@ -39,21 +39,27 @@ SELECT p.id, p.effective_ms AS ms, p.author_id, author.name AS author_name, p.bo
   LEFT JOIN follows ON follows.follower_id = %(viewer)s AND follows.followee_id = p.author_id
   LEFT JOIN posts original ON original.id = p.repost_of
   LEFT JOIN users original_author ON original_author.id = original.author_id
+  LEFT JOIN posts quoted ON quoted.id = original.repost_of
   LEFT JOIN posts parent ON parent.id = p.reply_to
+  LEFT JOIN posts original_parent ON original_parent.id = original.reply_to
+ CROSS JOIN LATERAL (
+       SELECT array_remove(ARRAY[p.author_id, original.author_id, quoted.author_id,
+                                 parent.author_id, original_parent.author_id], NULL),
+              array_remove(ARRAY[p.id, original.id, quoted.id, parent.id, original_parent.id], NULL)
+       ) AS involved(people, posts)
  WHERE p.deleted_at IS NULL
    AND (p.repost_of IS NULL OR (original.id IS NOT NULL AND original.deleted_at IS NULL))
+   AND quoted.deleted_at IS NULL
    AND (NOT wanted.must_follow OR p.author_id = %(viewer)s OR follows.followee_id IS NOT NULL)
    AND NOT EXISTS (SELECT FROM blocks
-                    WHERE blocker_id = %(viewer)s
-                      AND blocked_id IN (p.author_id, original.author_id, parent.author_id))
+                    WHERE blocker_id = %(viewer)s AND blocked_id = ANY(involved.people))
    AND NOT EXISTS (SELECT FROM blocks
-                    WHERE blocked_id = %(viewer)s
-                      AND blocker_id IN (p.author_id, original.author_id, parent.author_id))
+                    WHERE blocked_id = %(viewer)s AND blocker_id = ANY(involved.people))
    AND NOT EXISTS (SELECT FROM mutes
                     WHERE muter_id = %(viewer)s AND (until IS NULL OR until > now())
-                      AND muted_id IN (p.author_id, original.author_id, parent.author_id))
+                      AND muted_id = ANY(involved.people))
    AND NOT EXISTS (SELECT FROM hidden_posts
-                    WHERE viewer_id = %(viewer)s AND post_id IN (p.id, original.id))
+                    WHERE viewer_id = %(viewer)s AND post_id = ANY(involved.posts))
  ORDER BY wanted.place
 """
 

@@ -56,12 +56,14 @@ async def insert_post(connection: Connection, post: NewPost) -> bool:
     return bool(await insert_posts(connection, [post]))
 
 
-# A repost of a repost points at the original. Sorted, so that two batches cannot deadlock.
+# A repost of a plain repost points at what that shows; one of a quote, which has words of its own,
+# at the quote. Sorted, so that two batches cannot deadlock.
 _INSERT = """
 INSERT INTO posts (id, author_id, body, media, format, lang, repost_of, reply_to,
                    created_at, received_at, effective_ms, delivery)
 SELECT n.id, n.author_id, n.body, n.media, n.format, n.lang,
-       coalesce(reposted.repost_of, n.repost_of), n.reply_to,
+       CASE WHEN reposted.body = '' AND reposted.media = '[]'
+            THEN coalesce(reposted.repost_of, n.repost_of) ELSE n.repost_of END, n.reply_to,
        n.created_at, n.received_at, n.effective_ms, n.delivery
 FROM unnest(%s::bigint[], %s::bigint[], %s::text[], %s::jsonb[], %s::text[], %s::text[],
             %s::bigint[], %s::bigint[], %s::timestamptz[], %s::timestamptz[], %s::bigint[],
@@ -88,7 +90,8 @@ async def insert_posts(connection: Connection, posts: Sequence[NewPost]) -> set[
 
 
 def _columns(posts: Sequence[NewPost]) -> list[list[Any]]:
-    reposted = {post.id: post.repost_of for post in posts if post.repost_of}
+    plain = [post for post in posts if post.repost_of and not post.body and not post.media]
+    reposted = {post.id: post.repost_of for post in plain}
     return [
         [post.id for post in posts],
         [post.author_id for post in posts],

@@ -18,12 +18,12 @@ class Rebuild:
     """Rebuilds pushed feeds and author outboxes, one list at a time."""
 
     def __init__(
-        self, postgres: Postgres, feeds: Feeds, *, cap: int, ttl_s: int, building_ttl_s: int
+        self, postgres: Postgres, feeds: Feeds, outboxes: Feeds, *, ttl_s: int, building_ttl_s: int
     ) -> None:
-        """Read from `postgres` into lists of `feeds` of at most `cap` entries."""
+        """Read from `postgres` into `feeds` and `outboxes`, each up to its own cap."""
         self._postgres = postgres
         self._feeds = feeds
-        self._cap = cap
+        self._outboxes = outboxes
         self._ttl_s = ttl_s
         self._building_ttl_s = building_ttl_s
 
@@ -34,25 +34,24 @@ class Rebuild:
             return False
         async with self._postgres.connection() as connection:
             followees = await followees_of(connection, viewer_id)
-        return await self._fill(key, token, followees)
+        return await self._fill(self._feeds, key, token, followees)
 
     async def outbox(self, author_id: int, token: str) -> bool:
         """Rebuild an author's outbox; False when it exists, or somebody else is at it."""
         key = keys.outbox(author_id)
-        if not await self._feeds.begin(key, token, ttl_s=self._building_ttl_s):
+        if not await self._outboxes.begin(key, token, ttl_s=self._building_ttl_s):
             return False
-        return await self._fill(key, token, np.array([author_id], dtype=np.int64))
+        author = np.array([author_id], dtype=np.int64)
+        return await self._fill(self._outboxes, key, token, author)
 
-    async def _fill(self, key: str, token: str, authors: Ids) -> bool:
+    async def _fill(self, lists: Feeds, key: str, token: str, authors: Ids) -> bool:
         async with self._postgres.connection() as connection:
             gaps = Gaps.everywhere(authors)
-            ids, ms = await newest_posts(connection, gaps, OLDEST, self._cap + 1)
+            ids, ms = await newest_posts(connection, gaps, OLDEST, lists.cap + 1)
         # One row more than fits: its time is the floor, above which the list is complete.
-        floor_ms = int(ms[self._cap]) if len(ids) > self._cap else None
-        kept = slice(None, self._cap)
-        return await self._feeds.finish(
-            key, token, ids[kept], ms[kept], floor_ms, ttl_s=self._ttl_s
-        )
+        floor_ms = int(ms[lists.cap]) if len(ids) > lists.cap else None
+        kept = slice(None, lists.cap)
+        return await lists.finish(key, token, ids[kept], ms[kept], floor_ms, ttl_s=self._ttl_s)
 
 
 async def followees_of(connection: Connection, viewer_id: int) -> Ids:

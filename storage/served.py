@@ -7,25 +7,32 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from feed.order import Ids
+from feed.chain import Chain
 from storage.connections import Connection, Postgres
 
 # Visible to every reader when it returns, but it does not wait for the disk: a crash of Postgres
 # itself can lose the last half second, which a scroll needs only if Redis is lost with it.
 _RECORD = """
 INSERT INTO served (day, at, viewer_id, session_id, snapshot_id, nonce, part, chain_start,
-                    position, ids, ranker)
-SELECT current_date, now(), %s, %s, %s, %s, %s, %s, %s, %b::bigint[], %s
+                    position, ids, shows, ranker)
+SELECT current_date, now(), %s, %s, %s, %s, %s, %s, %s, %b::bigint[], %b::bigint[], %s
   FROM set_config('synchronous_commit', 'off', true)
 """
 
 _CHAIN = """
-SELECT chain_start, ids FROM served
+SELECT chain_start, ids, shows FROM served
  WHERE snapshot_id = %s AND nonce = %s AND viewer_id = %s AND part IN ('before', 'slate')
    AND day >= current_date - 2
- ORDER BY chain_start
+"""
+
+_SHOWN_IN_TAIL = """
+SELECT DISTINCT row.shows
+  FROM served, unnest(served.shows) WITH ORDINALITY AS row(shows, place)
+ WHERE snapshot_id = %(snapshot)s AND nonce = %(nonce)s AND viewer_id = %(viewer)s
+   AND part = 'tail' AND day >= current_date - 2
+   AND served.shows && %(originals)b::bigint[] AND row.shows = ANY(%(originals)b::bigint[])
+   AND position + row.place <= %(position)s
 """
 
 
@@ -34,9 +41,7 @@ Part = Literal["before", "slate", "tail", "chronological"]
 
 @dataclass(frozen=True)
 class ServedPage:
-    """A page as answered: `ids` (n,) were looked at, from `position` of this part on.
-
-    An id is negative when nothing of its row could be shown.
+    """A page as answered: the rows of `chain` were looked at, from `position` of this part on.
 
     `chain_start` is where they begin in the list of all that this chain of cursors was served;
     part "before" is what it was served before this snapshot was frozen.
@@ -49,7 +54,7 @@ class ServedPage:
     part: Part
     chain_start: int
     position: int
-    ids: Ids
+    chain: Chain
     ranker: str | None
 
 
@@ -65,7 +70,8 @@ async def record_served(connection: Connection, page: ServedPage) -> None:
             page.part,
             page.chain_start,
             page.position,
-            page.ids.tolist(),
+            page.chain.ids.tolist(),
+            page.chain.shows.tolist(),
             page.ranker,
         ),
     )
@@ -73,14 +79,41 @@ async def record_served(connection: Connection, page: ServedPage) -> None:
 
 async def served_chain(
     connection: Connection, viewer_id: int, snapshot_id: str, nonce: str, length: int
-) -> Ids:
-    """Return the first `length` ids that a chain was served, in order; 0 where a row is missing."""
-    chain: npt.NDArray[np.int64] = np.zeros(length, dtype=np.int64)
+) -> Chain:
+    """Return the first `length` rows of a chain, in order; an id of 0 where the log has none.
+
+    Where a page was answered twice, a row counts as shown if one of the answers showed it.
+    """
+    ids = np.zeros(length, dtype=np.int64)
+    shows = np.zeros(length, dtype=np.int64)
     cursor = await connection.execute(_CHAIN, (snapshot_id, nonce, viewer_id))
-    for start, ids in await cursor.fetchall():
-        part = np.array(ids, dtype=np.int64)[: max(0, length - start)]
-        chain[start : start + len(part)] = part
-    return chain
+    for start, row_ids, row_shows in await cursor.fetchall():
+        n = min(len(row_ids), max(0, length - start))
+        at = slice(start, start + n)
+        ids[at] = row_ids[:n]
+        shows[at] = np.where(shows[at] != 0, shows[at], row_shows[:n])
+    return Chain(ids, shows)
+
+
+async def shown_in_tail(
+    connection: Connection,
+    viewer_id: int,
+    snapshot_id: str,
+    nonce: str,
+    *,
+    position: int,
+    originals: list[int],
+) -> set[int]:
+    """Return those of these originals that the tail of a session showed before `position`."""
+    values = {
+        "viewer": viewer_id,
+        "snapshot": snapshot_id,
+        "nonce": nonce,
+        "position": position,
+        "originals": originals,
+    }
+    cursor = await connection.execute(_SHOWN_IN_TAIL, values)
+    return {row[0] for row in await cursor.fetchall()}
 
 
 class ServedLog:
@@ -95,7 +128,18 @@ class ServedLog:
         async with self._postgres.connection() as connection:
             await record_served(connection, page)
 
-    async def chain(self, viewer_id: int, snapshot_id: str, nonce: str, length: int) -> Ids:
-        """Return the first `length` ids that a chain was served, as `served_chain` does."""
+    async def chain(self, viewer_id: int, snapshot_id: str, nonce: str, length: int) -> Chain:
+        """Return the first `length` rows of a chain, as `served_chain` does."""
         async with self._postgres.connection() as connection:
             return await served_chain(connection, viewer_id, snapshot_id, nonce, length)
+
+    async def shown_in_tail(
+        self, viewer_id: int, snapshot_id: str, nonce: str, position: int, originals: list[int]
+    ) -> set[int]:
+        """Return which of these originals the tail showed, as `shown_in_tail` does."""
+        if not originals or not position:
+            return set()
+        async with self._postgres.connection() as connection:
+            return await shown_in_tail(
+                connection, viewer_id, snapshot_id, nonce, position=position, originals=originals
+            )

@@ -62,24 +62,12 @@ class PostgresTimelines:
         async with self._postgres.connection() as connection:
             return await load_signals(connection, ids)
 
-    async def originals(self, ids: Ids) -> Ids:
-        """Return the distinct originals that these posts show, as `originals_of` does."""
-        if not len(ids):
-            return empty_ids()
-        async with self._postgres.connection() as connection:
-            return await originals_of(connection, ids)
-
-    async def showing(self, originals: Ids, authors: Ids, below: Key) -> Ids:
-        """Return the posts that show these originals, as `posts_showing` does."""
-        async with self._postgres.connection() as connection:
-            return await posts_showing(connection, originals, authors, below)
-
 
 _SIGNALS = """
 SELECT coalesce(p.author_id, 0),
        CASE WHEN p.body = '' AND p.media = '[]' THEN coalesce(p.repost_of, p.id) ELSE wanted.id END,
        coalesce(array_position(%(formats)s, p.format), 1) - 1,
-       coalesce(s.likes, 0), coalesce(s.comments, 0), coalesce(s.reposts, 0)
+       greatest(s.likes, 0), greatest(s.comments, 0), greatest(s.reposts, 0)
   FROM unnest(%(ids)b::bigint[]) WITH ORDINALITY AS wanted(id, place)
   LEFT JOIN posts p ON p.id = wanted.id AND p.deleted_at IS NULL
   LEFT JOIN post_stats s ON s.post_id = p.id
@@ -108,39 +96,3 @@ async def load_signals(connection: Connection, ids: Ids) -> Signals:
         await cursor.execute(_SIGNALS, {"formats": list(FORMATS), "ids": ids.tolist()})
         rows = np.array(await cursor.fetchall(), dtype=np.int64).reshape(-1, 6)
     return Signals(*rows.T)
-
-
-_ORIGINALS = """
-SELECT DISTINCT CASE WHEN body = '' AND media = '[]' THEN coalesce(repost_of, id) ELSE id END
-  FROM posts WHERE id = ANY(%b::bigint[])
-"""
-
-
-async def originals_of(connection: Connection, ids: Ids) -> Ids:
-    """Return the distinct originals (k,) that these posts show: a repost shows another post."""
-    cursor = await connection.execute(_ORIGINALS, (ids.tolist(),))
-    return np.array([row[0] for row in await cursor.fetchall()], dtype=np.int64)
-
-
-_SHOWING = """
-SELECT id FROM posts
- WHERE id = ANY(%(originals)b::bigint[]) AND author_id = ANY(%(authors)b::bigint[])
-   AND deleted_at IS NULL AND (effective_ms, id) < (%(ms)s, %(id)s)
-UNION ALL
-SELECT id FROM posts
- WHERE repost_of = ANY(%(originals)b::bigint[]) AND author_id = ANY(%(authors)b::bigint[])
-   AND body = '' AND media = '[]'
-   AND deleted_at IS NULL AND (effective_ms, id) < (%(ms)s, %(id)s)
-"""
-
-
-async def posts_showing(connection: Connection, originals: Ids, authors: Ids, below: Key) -> Ids:
-    """Return the posts (k,) below a place by which these authors show these originals."""
-    values = {
-        "originals": originals.tolist(),
-        "authors": authors.tolist(),
-        "ms": below.ms,
-        "id": below.id,
-    }
-    cursor = await connection.execute(_SHOWING, values)
-    return np.array([row[0] for row in await cursor.fetchall()], dtype=np.int64)

@@ -56,19 +56,22 @@ INSERT INTO refused
 SELECT line, 'unknown_user', format('author_id: there is no user %%s', author_id) FROM gone
 """
 
-# Each repost with every post on its way to the root; UNION ends it in a circle too. What is
-# stored wins over what the file says of the same post.
+# Each repost with every post on its way to the root, through plain reposts: a quote has words of
+# its own and is a root. UNION ends it in a circle too. What is stored wins over what the file says
+# of the same post.
 _TO_ROOT = """
 WITH RECURSIVE way (id, at) AS (
     SELECT id, repost_of FROM staged_posts WHERE repost_of IS NOT NULL
     UNION
     SELECT way.id, CASE WHEN p.id IS NULL THEN s.repost_of ELSE p.repost_of END
       FROM way LEFT JOIN posts p ON p.id = way.at LEFT JOIN staged_posts s ON s.id = way.at
-     WHERE CASE WHEN p.id IS NULL THEN s.repost_of ELSE p.repost_of END IS NOT NULL),
+     WHERE CASE WHEN p.id IS NULL THEN s.repost_of ELSE p.repost_of END IS NOT NULL
+       AND coalesce(p.body, s.body) = '' AND coalesce(p.media, s.media) = '[]'),
 rooted AS (
     SELECT way.id, way.at AS root
       FROM way LEFT JOIN posts p ON p.id = way.at LEFT JOIN staged_posts s ON s.id = way.at
-     WHERE CASE WHEN p.id IS NULL THEN s.repost_of ELSE p.repost_of END IS NULL)
+     WHERE CASE WHEN p.id IS NULL THEN s.repost_of ELSE p.repost_of END IS NULL
+        OR coalesce(p.body, s.body) <> '' OR coalesce(p.media, s.media) <> '[]')
 UPDATE staged_posts s SET root = rooted.root FROM rooted WHERE rooted.id = s.id
 """
 

@@ -27,7 +27,7 @@ CREATE TABLE posts (
     media        jsonb NOT NULL DEFAULT '[]',
     format       text NOT NULL CHECK (format IN ('text', 'image', 'video', 'link')),
     lang         text,
-    repost_of    bigint,                          -- always the root: a repost of a repost points at the original
+    repost_of    bigint,                          -- never a plain repost: a repost of one points at what it shows
     reply_to     bigint,
     created_at   timestamptz NOT NULL,
     received_at  timestamptz NOT NULL,
@@ -142,8 +142,9 @@ CREATE TABLE affinity (
     PRIMARY KEY (viewer_id, author_id)
 );
 
--- One row per page that was answered. `chain_start` is where `ids` begin in the list of everything
--- this chain of cursors was served; a scroll is rebuilt from it when Redis has lost its copy.
+-- One row per page that was answered: the rows looked at, and the original that each showed (0: none).
+-- `chain_start` is where they begin in the list of everything this chain of cursors was served; a
+-- scroll is rebuilt from it when Redis has lost its copy.
 CREATE TABLE served (
     day         date NOT NULL,
     at          timestamptz NOT NULL,
@@ -155,6 +156,7 @@ CREATE TABLE served (
     chain_start integer NOT NULL,
     position    integer NOT NULL,
     ids         bigint[] NOT NULL,
+    shows       bigint[] NOT NULL,
     ranker      text
 ) PARTITION BY RANGE (day);
 CREATE TABLE served_default PARTITION OF served DEFAULT;

@@ -205,14 +205,82 @@ async def test_a_repost_stands_in_when_the_other_reposter_goes(
 async def test_the_tail_shows_an_original_once_too(
     client: httpx.AsyncClient, postgres: Postgres, people: None
 ) -> None:
-    """By itself when its author is followed, else by its newest repost."""
+    """At the first post met going down, whoever posted or reposted it."""
     await write(postgres, STRANGER, [1])
     await write(postgres, FRIEND, [2, *range(20, 30)])
     await write(postgres, FRIEND, [3, 4], repost_of=1, body="")
     await write(postgres, OTHER, [5], repost_of=1, body="")
     await write(postgres, OTHER, [6], repost_of=2, body="")
     pages = await scroll(client, "ranked")
-    assert sorted(ids(*pages)) == [2, 5, *range(20, 30)]
+    assert sorted(ids(*pages)) == [5, 6, *range(20, 30)]
+
+
+async def test_an_original_in_the_tail_is_not_lost_with_one_of_its_reposters(
+    client: httpx.AsyncClient, postgres: Postgres, people: None
+) -> None:
+    """What was passed over is decided by what was shown, never by what is there now."""
+    await write(postgres, STRANGER, [1])
+    await write(postgres, FRIEND, list(range(20, 30)))
+    await write(postgres, OTHER, [6], repost_of=1, body="")
+    await write(postgres, FRIEND, [5], repost_of=1, body="")
+    pages = [await get(client, mode="ranked", limit=9)]
+    async with postgres.connection() as connection:
+        await connection.execute("DELETE FROM follows WHERE followee_id = 3")
+    while pages[-1]["next_cursor"]:
+        pages.append(await get(client, mode="ranked", limit=9, cursor=pages[-1]["next_cursor"]))
+    assert sorted(ids(*pages)) == [5, *range(20, 30)]
+
+
+async def test_a_reposted_quote_is_the_quote(
+    client: httpx.AsyncClient, postgres: Postgres, people: None
+) -> None:
+    """Its words stay, and whoever it quotes is checked as well."""
+    await write(postgres, STRANGER, [1])
+    await write(postgres, OTHER, [2], repost_of=1, body="well said")
+    headers = {"X-User-Id": str(FRIEND)}
+    answer = await client.post("/posts", json={"repost_of": "2"}, headers=headers)
+    assert (answer.status_code, answer.json()["repost_of"]) == (201, "2")
+    assert len((await get(client, mode="chronological"))["items"]) == 2
+    async with postgres.connection() as connection:
+        await connection.execute("INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, 4)")
+    assert (await get(client, mode="chronological"))["empty_because"] == "all_filtered"
+
+
+async def test_a_repost_of_a_reply_to_somebody_blocked_is_not_shown(
+    client: httpx.AsyncClient, postgres: Postgres, people: None
+) -> None:
+    """Every id involved is checked, also through a repost."""
+    await write(postgres, STRANGER, [1])
+    await write(postgres, OTHER, [2], reply_to=1)
+    await write(postgres, FRIEND, [3], repost_of=2, body="")
+    async with postgres.connection() as connection:
+        await connection.execute("INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, 4)")
+    assert ids(await get(client, mode="chronological")) == []
+
+
+@pytest.mark.parametrize("mode", ["ranked", "chronological"])
+async def test_there_is_no_next_page_when_only_hidden_posts_are_left(
+    client: httpx.AsyncClient, postgres: Postgres, people: None, mode: str
+) -> None:
+    """The cursor is null exactly when nothing more can be shown."""
+    await write(postgres, FRIEND, [1, 2, 3, 4])
+    async with postgres.connection() as connection:
+        await connection.execute("INSERT INTO hidden_posts (viewer_id, post_id) VALUES (1, 1)")
+    page = await get(client, mode=mode, limit=3)
+    assert (sorted(ids(page)), page["next_cursor"]) == ([2, 3, 4], None)
+
+
+async def test_a_snapshot_that_cannot_be_read_counts_as_expired(
+    client: httpx.AsyncClient, postgres: Postgres, redis: RedisClient, people: None
+) -> None:
+    """As after an upgrade that packs otherwise."""
+    await write(postgres, FRIEND, list(range(1, 7)))
+    first = await get(client, mode="ranked", limit=3)
+    for key in await redis.keys("snap:*"):
+        await redis.set(key, b"from another time")
+    second = await get(client, mode="ranked", limit=3, cursor=first["next_cursor"])
+    assert second["snapshot"]["renewed"]
+    assert sorted(ids(first, second)) == list(range(1, 7))
 
 
 async def test_an_empty_feed_says_why(client: httpx.AsyncClient, people: None) -> None:

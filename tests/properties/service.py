@@ -51,7 +51,7 @@ class Service:
         self._rebuild = Rebuild(
             postgres,
             feeds,
-            cap=settings.feed_cap,
+            outboxes,
             ttl_s=settings.feed_ttl_s,
             building_ttl_s=settings.building_ttl_s,
         )
