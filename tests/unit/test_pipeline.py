@@ -1,0 +1,235 @@
+"""The runner: whatever a stage does wrong, it is named, and the answer stays whole."""
+
+import asyncio
+from typing import Any
+
+import numpy as np
+import pytest
+
+from feed.candidates import Candidates, Column, Found, Gaps, checked
+from feed.chain import Chain
+from feed.order import NEWEST, OLDEST, Ids, Key, Mask
+from feed.query import Query, Viewer
+from feed.telemetry import Trace
+from mixer.filters import NotServed
+from mixer.pipeline import Pipeline
+from mixer.rules import AuthorSpacing, OneOriginal, spaced
+
+pytestmark = pytest.mark.anyio
+
+TRUTH = {4: 4_000, 3: 3_000, 2: 2_000, 1: 1_000}
+AUTHOR = 7
+
+
+def ids(*values: int) -> Ids:
+    return np.array(values, dtype=np.int64)
+
+
+class Truth:
+    """Fills gaps from what there is."""
+
+    name = "below_floor"
+
+    async def fill(self, query: Query, gaps: Gaps, down_to: Key) -> Found:
+        rows = [i for i in TRUTH if len(gaps)]
+        return Found(ids(*rows), ids(*(TRUTH[i] for i in rows)), self.name)
+
+
+class Listed:
+    """A source that gives back, or raises, what it is told."""
+
+    name = "pushed_feed"
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    async def find(self, query: Query) -> Found:
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        if self.answer == "hang":
+            await asyncio.sleep(60)
+        return self.answer  # type: ignore[no-any-return]
+
+    def unknown(self, query: Query) -> Gaps:
+        return Gaps.everywhere(ids(AUTHOR))
+
+
+class Facts:
+    """Columns for every candidate."""
+
+    name = "facts"
+
+    def __init__(self, columns: dict[str, Any] | Exception) -> None:
+        self.columns = columns
+
+    async def hydrate(self, query: Query, candidates: Candidates) -> dict[str, Column]:
+        if isinstance(self.columns, Exception):
+            raise self.columns
+        return self.columns
+
+
+class Keeps:
+    name = "keeps"
+
+    def __init__(self, mask: Any) -> None:
+        self.mask = mask
+
+    def keep(self, query: Query, candidates: Candidates) -> Mask:
+        return self.mask  # type: ignore[no-any-return]
+
+
+class Scores:
+    name = "scores"
+
+    def __init__(self, scores: Any) -> None:
+        self.scores = scores
+
+    def score(self, candidates: Candidates, now_ms: int) -> Any:
+        return self.scores(len(candidates))
+
+
+class Rules:
+    name = "rules"
+
+    def __init__(self, change: Any) -> None:
+        self.change = change
+
+    def apply(self, candidates: Candidates) -> Any:
+        return self.change(candidates)
+
+
+FINE = Found(ids(4, 3, 2, 1), ids(4_000, 3_000, 2_000, 1_000), "pushed_feed")
+
+
+def pipeline(**stages: Any) -> Pipeline:
+    given = {
+        "sources": [Listed(FINE)],
+        "gap_filler": Truth(),
+        "hydrators": [],
+        "filters": [],
+        "scorer": Scores(lambda n: np.arange(n, dtype=np.float64)),
+        "rules": [],
+        "source_deadline_s": 0.05,
+    }
+    return Pipeline(**{**given, **stages})
+
+
+async def slate(recipe: Pipeline) -> tuple[list[int], list[str]]:
+    query = Query(Viewer(id=1, followees=ids(AUTHOR)), 10, NEWEST, 5_000)
+    trace = Trace()
+    gathered = await recipe.gather(query, trace)
+    ranked = await recipe.slate(query, gathered.candidates, trace)
+    return ranked.ids.tolist(), trace.degraded
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        ValueError("broken"),
+        "hang",
+        None,
+        Found(ids(1), ids(1, 2), "pushed_feed"),
+        Found(np.array([1.5]), ids(1), "pushed_feed"),  # type: ignore[arg-type]
+        Found(ids(1).reshape(1, 1), ids(1).reshape(1, 1), "pushed_feed"),
+        Found(ids(1), ids(1), "somebody_else"),
+    ],
+    ids=["raises", "hangs", "none", "lengths", "floats", "two_dimensions", "name"],
+)
+async def test_a_failed_source_is_named_and_read_from_the_truth(answer: Any) -> None:
+    """Unknown is never empty."""
+    assert await slate(pipeline(sources=[Listed(answer)])) == ([1, 2, 3, 4], ["pushed_feed"])
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [ValueError("broken"), {"author": ids(1)}, {"author": np.array([np.nan, 1, 1, 1])}],
+    ids=["raises", "length", "nan"],
+)
+async def test_a_failed_hydrator_is_named_and_costs_no_row(columns: Any) -> None:
+    """Its columns are missing, and what needs them is skipped too."""
+    assert await slate(pipeline(hydrators=[Facts(columns)])) == ([1, 2, 3, 4], ["facts"])
+
+
+@pytest.mark.parametrize("mask", [np.ones(3, bool), np.ones(4), None])
+async def test_a_failed_filter_is_named_and_drops_nothing(mask: Any) -> None:
+    """Relevance fails open."""
+    assert await slate(pipeline(filters=[Keeps(mask)])) == ([1, 2, 3, 4], ["keeps"])
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [lambda n: np.full(n, np.nan), lambda n: np.full(n, np.inf), lambda n: np.ones(n + 1)],
+    ids=["nan", "infinite", "length"],
+)
+async def test_without_usable_scores_the_slate_is_in_order_of_time(scores: Any) -> None:
+    """NaN can hold no place."""
+    assert await slate(pipeline(scorer=Scores(scores))) == ([4, 3, 2, 1], ["scores"])
+
+
+async def test_equal_scores_fall_back_to_the_one_order() -> None:
+    """The tie-break is (ms, id), newest first."""
+    assert await slate(pipeline(scorer=Scores(np.zeros))) == ([4, 3, 2, 1], [])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda candidates: None,
+        lambda candidates: candidates.take(np.array([0, 0, 1, 2, 3])),
+        lambda candidates: candidates.take(np.array([0])),
+    ],
+    ids=["none", "doubles", "loses"],
+)
+async def test_a_rule_that_doubles_or_loses_rows_is_skipped(change: Any) -> None:
+    """A rule never loses a post."""
+    assert await slate(pipeline(rules=[Rules(change)])) == ([1, 2, 3, 4], ["rules"])
+
+
+def test_a_chain_leaves_out_its_rows_and_other_posts_of_what_they_showed() -> None:
+    """A row that showed nothing leaves out itself only."""
+    candidates = Candidates(ids(9, 8, 7, 6), ids(9, 8, 7, 6), {"original": ids(1, 1, 2, 2)})
+    chain = Chain(ids(9, 7), ids(1, 0))
+    query = Query(Viewer(id=1), 4, NEWEST, 0)
+    assert NotServed(chain).keep(query, candidates).tolist() == [False, False, False, True]
+    bare = Candidates(candidates.ids, candidates.ms)
+    assert NotServed(chain).keep(query, bare).tolist() == [False, True, False, True]
+
+
+def test_one_original_keeps_the_best_row_and_names_the_others() -> None:
+    """In ranked order."""
+    candidates = Candidates(ids(9, 8, 7, 6), ids(9, 8, 7, 6), {"original": ids(1, 2, 1, 1)})
+    folded = OneOriginal().apply(candidates)
+    assert folded.ids.tolist() == [9, 8]
+    assert folded["folded"].tolist() == [(7, 6), ()]
+
+
+@pytest.mark.parametrize(
+    ("authors", "order"),
+    [
+        ([1, 1, 1, 2], [0, 1, 3, 2]),
+        ([1, 1, 1, 1], [0, 1, 2, 3]),
+        ([1, 1, 1, 2, 1, 1, 3], [0, 1, 3, 2, 4, 6, 5]),
+        ([], []),
+    ],
+)
+def test_at_most_two_of_an_author_in_a_row_while_others_are_left(
+    authors: list[int], order: list[int]
+) -> None:
+    """Rows keep their order otherwise, and none is lost."""
+    assert spaced(authors, run=2).tolist() == order
+
+
+def test_spacing_takes_whole_rows() -> None:
+    """Every column moves with its row."""
+    candidates = Candidates(ids(4, 3, 2, 1), ids(4, 3, 2, 1), {"author": ids(1, 1, 1, 2)})
+    moved = AuthorSpacing(run=2).apply(candidates)
+    assert moved.ids.tolist() == [4, 3, 1, 2]
+    assert moved["author"].tolist() == [1, 1, 2, 1]
+
+
+def test_the_shape_of_a_source_is_checked_by_name() -> None:
+    """A source may not speak for another."""
+    with pytest.raises(ValueError, match="own_posts"):
+        checked(FINE, "own_posts")
+    assert checked(FINE, "pushed_feed") is FINE
+    assert OLDEST < NEWEST
