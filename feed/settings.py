@@ -131,4 +131,5 @@ def _parse(name: str, text: str, kind: Any) -> Any:
     try:
         return kind(text)
     except ValueError:
-        raise Misconfigured(f"{name} must be a {kind.__name__}, it is {text!r}.") from None
+        what = "whole number" if kind is int else "number"
+        raise Misconfigured(f"{name} must be a {what}, it is {text!r}.") from None

@@ -33,7 +33,7 @@ def test_nothing_is_documented_twice_or_that_is_not_a_setting() -> None:
     ("environ", "told"),
     [
         ({"FORYOU_PAGE_LIMITS": "3"}, "not a setting"),
-        ({"FORYOU_PAGE_LIMIT": "many"}, "must be a int"),
+        ({"FORYOU_PAGE_LIMIT": "many"}, "must be a whole number"),
         ({"FORYOU_PAGE_LIMIT": "0"}, "above 0"),
         ({"FORYOU_AUTH": "none"}, "one of jwt, header, dev"),
         ({"FORYOU_PUSH_BELOW_FOLLOWERS": "20000"}, "lower the first"),
