@@ -70,12 +70,14 @@ def open_data_folder(path: Path) -> Iterator[DataFolder]:
     """Make the folder if absent and hold it.
 
     Raises:
-        Misconfigured: It may not be written, or another `foryou up` holds it.
+        Misconfigured: It may not be written, holds something else, or another `foryou up` has it.
     """
     folder = DataFolder(path.resolve())
     try:
-        folder.logs.mkdir(parents=True, exist_ok=True)
+        folder.path.mkdir(parents=True, exist_ok=True)
+        _refuse_foreign(folder.path)
         lock = (folder.path / "lock").open("a+")
+        folder.logs.mkdir(exist_ok=True)
     except OSError as error:
         raise Misconfigured(
             f"The data folder {folder.path} cannot be written ({error.strerror}): choose another "
@@ -90,6 +92,15 @@ def open_data_folder(path: Path) -> Iterator[DataFolder]:
             yield folder
         finally:
             (folder.path / "running.json").unlink(missing_ok=True)
+
+
+def _refuse_foreign(path: Path) -> None:
+    """Refuse a folder with things in it that were never ours: the lock is always made first."""
+    if not (path / "lock").exists() and any(path.iterdir()):
+        raise Misconfigured(
+            f"{path} holds something else and was never a data folder of foryou: choose a new or "
+            "an empty one with --data DIR."
+        )
 
 
 def _already_running(folder: DataFolder) -> str:

@@ -6,11 +6,16 @@ from typing import Any
 
 from feed.errors import Misconfigured
 from feed.settings import Settings, read_settings
+from snapshots.cursor import MIN_KEY_BYTES
+
+AS_UP = "( set -a; . ./.foryou/environment; foryou COMMAND )"
+"""How a shell runs a command on what `foryou up` runs, without keeping its settings."""
 
 _NEEDED_FOR = {
-    "postgres_url": "e.g. postgresql://foryou@db.internal:5432/foryou",
+    "postgres_url": "e.g. postgresql://foryou@db.internal:5432/foryou, or run the command as "
+    f"{AS_UP} to reach what `foryou up` runs",
     "redis_url": "e.g. redis://cache.internal:6379/0",
-    "cursor_keys": "a secret of 32 characters or more, the same on every node "
+    "cursor_keys": f"a secret of {MIN_KEY_BYTES} bytes or more, the same on every node "
     "(python3 -c 'import secrets; print(secrets.token_urlsafe(48))')",
 }
 

@@ -9,20 +9,33 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
+import click
+
 from cli.address import Address
 from cli.processes import Program, launched
 from feed.settings import Settings
 
+SERVERS = ("postgres_url", "redis_url", "queue_url")
+"""Settings that name a server."""
+
 _ROOT = Path(__file__).resolve().parents[1]
 
 
+def variable(setting: str) -> str:
+    """Name the environment variable of a setting."""
+    return f"FORYOU_{setting.upper()}"
+
+
 def environ_of(settings: Settings) -> dict[str, str]:
-    """Write settings as the environment of the parts: those that differ from the defaults."""
+    """Write settings as the environment of the parts: those that differ from the defaults.
+
+    The servers are always written, so that none is inherited from our own environment.
+    """
     defaults = asdict(Settings())
     return {
-        f"FORYOU_{name.upper()}": str(value)
+        variable(name): str(value)
         for name, value in asdict(settings).items()
-        if value != defaults[name]
+        if value != defaults[name] or name in SERVERS
     }
 
 
@@ -63,10 +76,14 @@ def run_import(samples: Path, environ: Mapping[str, str], *, report: Path) -> bo
         environ=_child_environ(environ),
         death_signal=signal.SIGKILL,
     )
-    done = subprocess.run(
-        launched(program),
-        env={**os.environ, **program.environ},
-        stdout=sys.stderr,
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            launched(program),
+            env={**os.environ, **program.environ},
+            stdout=sys.stderr,
+            check=False,
+        )
+    finally:
+        if sys.stderr.isatty():  # a bar that was killed has left the cursor hidden
+            click.echo("\033[?25h", nl=False, err=True)
     return done.returncode == 0

@@ -3,6 +3,8 @@
 import asyncio
 import json
 import os
+import shlex
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -20,12 +22,14 @@ from cli.embedded import (
     free_port,
     postgres_answers,
     postgres_program,
+    system_user,
     valkey_answers,
     valkey_program,
 )
 from cli.entry import refuse_open_door, settings_with
+from cli.fitness import refuse_unfit
 from cli.migrate import migrate_database
-from cli.parts import as_shell, environ_of, part_program, run_import
+from cli.parts import SERVERS, as_shell, environ_of, part_program, run_import, variable
 from cli.processes import Program
 from cli.signals import Stopped, stopped_by_signals
 from cli.supervisor import Supervisor
@@ -58,6 +62,7 @@ Person = tuple[int, str]
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0: any free."
 )
+@click.option("--no-sample", is_flag=True, help="Start empty, and stay so for this folder.")
 @click.option(
     "--json", "as_json", is_flag=True, help="One line of JSON on stdout once all answers."
 )
@@ -68,9 +73,12 @@ def up(
     redis: str | None,
     host: str,
     port: int,
+    no_sample: bool,
     as_json: bool,
 ) -> None:
     """Run everything on this machine: Postgres, Valkey, relay, worker, api, with sample data.
+
+    Servers of your own come from --postgres and --redis only, never from the environment.
 
     A part that dies is started again. Ctrl-C stops all of it and keeps the data; the next start
     goes on with the same data.
@@ -78,16 +86,21 @@ def up(
     \b
     Example:
       foryou up
-      foryou up --data /tmp/try --port 8001
+      foryou up --data /tmp/try --port 8001 --no-sample
       foryou up --postgres postgresql://me@db/foryou --redis redis://cache:6379/0
     """
     auth = None if os.environ.get("FORYOU_AUTH") else "dev"
-    settings = settings_with(auth=auth, postgres_url=postgres, redis_url=redis)
+    _say_what_is_ignored()
+    settings = settings_with(
+        auth=auth, postgres_url=postgres or "", redis_url=redis or "", queue_url=""
+    )
     refuse_open_door(settings, host)
     address = Address(host, port or free_port())
     try:
         with stopped_by_signals(), open_data_folder(data) as folder:
             await_free(address)
+            if no_sample:
+                folder.write("samples", "unwanted")
             with Supervisor(folder.logs, say=_say) as supervisor:
                 run(settings, folder, supervisor, address, as_json=as_json)
     except Stopped:
@@ -108,7 +121,9 @@ def run(
     as_json: bool,
 ) -> None:
     """Bring everything up, say so, and keep it up until a signal comes."""
-    settings = _with_secrets(start_servers(settings, folder, supervisor), folder)
+    settings = _with_secrets(settings, folder)
+    refuse_unfit(settings)
+    settings = start_servers(settings, folder, supervisor)
     asyncio.run(refuse_old_servers(settings))
     asyncio.run(migrate_database(settings.postgres_url))
     environ = environ_of(settings)
@@ -120,7 +135,7 @@ def run(
     facts = _facts(settings, supervisor, address, people)
     folder.write("environment", as_shell(environ))
     folder.write("running.json", json.dumps(facts))
-    click.echo(json.dumps(facts) if as_json else _welcome(settings, address, people))
+    click.echo(json.dumps(facts) if as_json else _welcome(settings, folder, address, people))
     _watch(supervisor, folder, facts)
 
 
@@ -131,6 +146,7 @@ def start_servers(settings: Settings, folder: DataFolder, supervisor: Supervisor
     """Start the embedded servers for which no URL was given; return settings with all URLs."""
     urls: dict[str, Any] = {}
     if not settings.postgres_url:
+        _say_who_runs_postgres(folder.path)
         program, urls["postgres_url"] = postgres_program(folder.path)
         _start_server(supervisor, program, lambda: postgres_answers(urls["postgres_url"]))
     if not settings.redis_url:
@@ -160,8 +176,10 @@ def load_samples(settings: Settings, folder: DataFolder, environ: Mapping[str, s
     Raises:
         Misconfigured: The import refuses.
     """
-    interrupted = folder.read("samples") == "loading"
-    if not interrupted and asyncio.run(_people(settings.postgres_url)):
+    state = folder.read("samples")
+    if state == "unwanted":
+        return
+    if state != "loading" and asyncio.run(_people(settings.postgres_url)):
         return
     folder.write("samples", "loading")
     if not run_import(_SAMPLES, environ, report=folder.logs / "import-refused.ndjson"):
@@ -251,13 +269,44 @@ def _facts(
     }
 
 
-def _welcome(settings: Settings, address: Address, people: list[Person]) -> str:
+def _welcome(settings: Settings, folder: DataFolder, address: Address, people: list[Person]) -> str:
     lines = [f"For You is served at {address.url}   (Ctrl-C stops it, the data stays)"]
+    user = people[0][0] if people else 1
+    header = f"X-User-Id: {user}"
+    if settings.auth == "jwt":
+        header = f"Authorization: Bearer $({_token_command(settings, folder, user)})"
     if people:
         be = ", ".join(f"{user} ({name})" for user, name in people)
         lines.append(f"Be one of    {be}")
-        header = f"X-User-Id: {people[0][0]}"
-        if settings.auth == "jwt":
-            header = f"Authorization: Bearer $(foryou token {people[0][0]})"
-        lines.append(f'Open a feed  curl -s -H "{header}" "{address.url}/api/v1/feed?limit=3"')
+    else:
+        lines.append(
+            f'Make a user  curl -X PUT -H "{header}" -H "Content-Type: application/json" '
+            f"""-d '{{"name": "Ada"}}' "{address.url}/api/v1/users/1\""""
+        )
+    lines.append(f'Open a feed  curl -s -H "{header}" "{address.url}/api/v1/feed?limit=3"')
     return "\n".join(lines)
+
+
+def _token_command(settings: Settings, folder: DataFolder, user: int) -> str:
+    """Write how any shell makes a token, whatever its PATH and its environment."""
+    program = Path(sys.executable).with_name("foryou")
+    name = shlex.quote(str(program)) if program.exists() else "foryou"
+    key = "" if settings.jwt_algorithm == "HS256" else " --private-key FILE"
+    return f"set -a; . {shlex.quote(str(folder.path / 'environment'))}; {name} token {user}{key}"
+
+
+def _say_what_is_ignored() -> None:
+    """Name servers in the environment: often those of another folder whose file was sourced."""
+    if names := [name for name in map(variable, SERVERS) if os.environ.get(name)]:
+        _say(
+            f"{' and '.join(names)} of the environment {'is' if len(names) == 1 else 'are'} not "
+            "used: foryou up takes servers from --postgres and --redis only"
+        )
+
+
+def _say_who_runs_postgres(folder: Path) -> None:
+    if not (folder / "postgres").exists() and (user := system_user(folder / "postgres")):
+        _say(
+            f"as root, so Postgres runs as the system user {user}, and the folders above "
+            f"{folder / 'postgres'} get execute permission for others"
+        )

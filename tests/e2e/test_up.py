@@ -97,8 +97,18 @@ def test_dev_identity_is_refused_beyond_loopback(folder: Path) -> None:
     assert refused.returncode == 1 and "loopback only" in refused.stderr
 
 
-def test_a_folder_that_is_no_data_folder_is_refused_with_what_to_do(folder: Path) -> None:
+def test_without_sample_data_nobody_is_there_now_or_after_a_restart(folder: Path) -> None:
+    for options in (["--no-sample"], []):
+        with Product(folder / "data", *options) as product:
+            assert product.info["users"] == []
+    with Product(folder / "data") as product:
+        assert product.call("PUT", "/users/1", 1, json={"name": "Ada"}).status_code == 201
+        assert product.post(1, "the first") in product.walk(1, "ranked")
+
+
+def test_postgres_that_is_no_postgres_is_refused_with_what_to_do(folder: Path) -> None:
     (folder / "data" / "postgres").mkdir(parents=True)
+    (folder / "data" / "lock").touch()
     refused = run("up", "--data", str(folder / "data"), "--port", "0")
     assert refused.returncode == 1
     assert len(refused.stderr.splitlines()) == 1 and "move it away" in refused.stderr
@@ -146,6 +156,13 @@ def test_a_redis_that_is_too_old_is_refused(folder: Path, database_url: str) -> 
         refused = run("up", "--data", str(folder / "data"), *options)
     assert refused.returncode == 1 and len(refused.stderr.splitlines()) == 1
     assert "redis 6.2.7; use Redis or Valkey 7 or newer" in refused.stderr
+
+
+def test_settings_that_a_part_refuses_are_refused_before_anything_starts(folder: Path) -> None:
+    refused = run("up", "--data", str(folder / "data"), "--port", "0", FORYOU_AUTH="jwt")
+    assert refused.returncode == 1 and len(refused.stderr.splitlines()) == 1
+    assert "FORYOU_JWT_KEY is empty" in refused.stderr
+    assert not (folder / "data" / "postgres").exists()
 
 
 @contextmanager
