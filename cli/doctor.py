@@ -160,13 +160,13 @@ def doctor(as_json: bool) -> None:
     """Check versions and settings of Postgres and Redis; exits 1 when something must change.
 
     \b
-    Example:
+    Example (put your own addresses):
       FORYOU_POSTGRES_URL=postgresql://foryou@db/foryou FORYOU_REDIS_URL=redis://cache:6379/0 \\
       foryou doctor
 
     \b
     For what `foryou up` runs:
-      set -a; . ./.foryou/environment; set +a; foryou doctor
+      ( set -a; . ./.foryou/environment; foryou doctor )
     """
     settings = settings_with("postgres_url", "redis_url")
     findings = asyncio.run(examine(settings))

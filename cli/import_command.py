@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import sys
 import time
 from datetime import UTC, datetime
@@ -11,8 +12,9 @@ from typing import IO, Any
 import click
 import orjson
 
+from cli.doctor import place
 from cli.entry import settings_with
-from feed.errors import Unavailable
+from feed.errors import Invalid, Unavailable
 from feed.settings import Settings
 from storage.connections import Postgres
 from storage.imports import Refusal, Report, import_folder
@@ -97,20 +99,32 @@ def import_command(
     line and reason, and the others are imported.
 
     \b
-    Example:
+    Example (put your own folder):
       foryou import export/
       foryou import samples/dartpost --shift-to-now
       foryou import export/ --strict --json --report refused.ndjson
+
+    \b
+    Into what `foryou up` runs:
+      ( set -a; . ./.foryou/environment; foryou import export/ )
     """
+    if not folder.is_dir():
+        raise Invalid(f"{folder} is not a folder")
     settings = settings_with("postgres_url", postgres_url=postgres)
     screen = Screen(report)
     started = time.perf_counter()
     try:
         result = asyncio.run(_import(settings, folder, screen, shift_to_now=shift_to_now))
     except Unavailable as error:
-        raise Unavailable(f"{error}. {_GO_ON}") from error
+        raise Unavailable(
+            f"{error} at {place(settings.postgres_url)}: run the same command again once it can; "
+            "an import that had begun goes on."
+        ) from error
     except KeyboardInterrupt:
-        click.echo(f"\nstopped. {_GO_ON}", err=True)
+        click.echo(
+            "\nstopped. What was written so far stays; run the same command again to go on.",
+            err=True,
+        )
         raise SystemExit(130) from None
     finally:
         screen.close()
@@ -119,12 +133,11 @@ def import_command(
         raise SystemExit(1)
 
 
-_GO_ON = "What was written so far stays; run the same command again to go on."
-
-
 async def _import(
     settings: Settings, folder: Path, screen: Screen, *, shift_to_now: bool
 ) -> Report:
+    # The pool tells the log of every attempt to connect; we tell the user once, at the end.
+    logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
     postgres = Postgres(settings.postgres_url, connections=1)
     await postgres.open()
     try:

@@ -29,7 +29,7 @@ def migrate() -> None:
     """Bring the database to this version; safe to run at any time, from several nodes at once.
 
     \b
-    Example:
+    Example (put your own address):
       FORYOU_POSTGRES_URL=postgresql://foryou@db/foryou foryou migrate
     """
     settings = settings_with("postgres_url")

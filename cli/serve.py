@@ -8,6 +8,7 @@ from typing import Any
 import click
 import uvicorn
 
+from cli.address import Address, await_free
 from cli.entry import refuse_open_door, settings_with
 from cli.log_format import configure_logging
 from feed.settings import Settings
@@ -18,17 +19,20 @@ _STOP_S = 3
 
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", default=8000, show_default=True, help="Port to listen on.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0: any free."
+)
 def serve(host: str, port: int) -> None:
     """Run the HTTP service, one process; start as many as you like.
 
     \b
-    Example:
+    Example (put your own addresses, and your own secrets for …):
       FORYOU_POSTGRES_URL=postgresql://foryou@db/foryou FORYOU_REDIS_URL=redis://cache:6379/0 \\
       FORYOU_JWT_KEY=… FORYOU_CURSOR_KEYS=… foryou serve --host 0.0.0.0 --port 8000
     """
     settings = settings_with("postgres_url", "redis_url", "cursor_keys")
     refuse_open_door(settings, host)
+    await_free(Address(host, port))
     configure_logging()
     from api.app import create_app
 
@@ -50,7 +54,7 @@ def worker() -> None:
     """Run a fan-out worker; start as many as you like.
 
     \b
-    Example:
+    Example (put your own addresses):
       FORYOU_POSTGRES_URL=postgresql://foryou@db/foryou FORYOU_REDIS_URL=redis://cache:6379/0 \\
       foryou worker
     """
@@ -62,7 +66,7 @@ def relay() -> None:
     """Run the relay: it leases deliveries from Postgres and puts them on the queue.
 
     \b
-    Example:
+    Example (put your own addresses):
       FORYOU_POSTGRES_URL=postgresql://foryou@db/foryou FORYOU_REDIS_URL=redis://cache:6379/0 \\
       foryou relay
     """

@@ -1,5 +1,6 @@
 """The command line: help that needs nothing, errors in one sentence, doors that stay shut."""
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -7,10 +8,16 @@ from pathlib import Path
 import jwt
 import pytest
 from click.testing import CliRunner
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from api.auth import identify_with
+from cli.data_folder import open_data_folder
 from cli.doctor import judge_postgres, judge_queue, judge_redis, place
 from cli.entry import is_loopback, refuse_open_door
+from cli.fitness import refuse_unfit
 from cli.main import COMMANDS, foryou
+from cli.parts import environ_of
 from cli.supervisor import backoff_s
 from feed.errors import Misconfigured
 from feed.settings import Settings
@@ -22,6 +29,20 @@ GOOD = {"zset-max-listpack-entries": "501", "maxmemory-policy": "noeviction", "a
 
 def redis(config: dict[str, str], *, major: int = 7) -> RedisFacts:
     return RedisFacts("redis", f"{major}.2.1", major, "run", config)
+
+
+def failed(*arguments: str, **environ: str) -> str:
+    """Run a command that must fail without a word on stdout; return what it said."""
+    done = subprocess.run(
+        [sys.executable, "-m", "cli.main", *arguments],
+        cwd=ROOT,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1 and not done.stdout, done
+    return done.stderr
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -43,11 +64,9 @@ def test_the_list_of_commands_loads_none_of_them() -> None:
 
 
 def test_an_error_on_purpose_is_one_sentence_without_a_trace() -> None:
-    command = [sys.executable, "-m", "cli.main", "migrate"]
-    done = subprocess.run(command, cwd=ROOT, env={}, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert done.stderr.startswith("foryou: FORYOU_POSTGRES_URL is not set: set it")
-    assert len(done.stderr.splitlines()) == 1 and not done.stdout
+    said = failed("migrate")
+    assert said.startswith("foryou: FORYOU_POSTGRES_URL is not set: set it")
+    assert len(said.splitlines()) == 1
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.0.1", "::1", "localhost"])
@@ -74,6 +93,85 @@ def test_a_token_says_who_for_what_and_until_when(monkeypatch: pytest.MonkeyPatc
     claims = jwt.decode(made.output.strip(), key, algorithms=["HS256"])
     assert (claims["sub"], claims["scope"]) == ("42", "admin ingest")
     assert "exp" in claims
+
+
+def test_a_token_is_refused_for_a_key_that_the_service_refuses() -> None:
+    done = failed("token", "42", FORYOU_JWT_KEY="short")
+    with pytest.raises(Misconfigured) as refused:
+        identify_with(Settings(jwt_key="short"))
+    assert done == f"foryou: {refused.value}\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "told"), [(None, "cannot be read"), (b"\xff", "is not a private key for ES256")]
+)
+def test_a_private_key_that_cannot_sign_is_one_sentence(
+    tmp_path: Path, content: bytes | None, told: str
+) -> None:
+    file = tmp_path / "key.pem"
+    if content is not None:
+        file.write_bytes(content)
+    said = failed("token", "42", "--private-key", str(file), FORYOU_JWT_ALGORITHM="ES256")
+    assert said.startswith(f"foryou: {file}") and told in said and len(said.splitlines()) == 1
+
+
+def test_a_public_key_does_not_sign(tmp_path: Path) -> None:
+    public = ec.generate_private_key(ec.SECP256R1()).public_key()
+    file = tmp_path / "key.pem"
+    file.write_bytes(public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+    said = failed("token", "42", "--private-key", str(file), FORYOU_JWT_ALGORITHM="ES256")
+    assert "is not a private key" in said
+
+
+def test_import_looks_at_the_folder_before_it_asks_for_a_database(tmp_path: Path) -> None:
+    assert failed("import", str(tmp_path / "no")) == f"foryou: {tmp_path / 'no'} is not a folder\n"
+    assert ". ./.foryou/environment" in failed("import", str(tmp_path))
+
+
+def test_import_names_a_postgres_that_is_gone_and_says_nothing_else() -> None:
+    url = "postgresql://me:secret@127.0.0.1:1/foryou"
+    said = failed("import", str(ROOT / "samples" / "dartpost"), FORYOU_POSTGRES_URL=url)
+    assert said.startswith("foryou: Postgres cannot be reached at 127.0.0.1:1: run the same")
+    assert len(said.splitlines()) == 1
+
+
+def test_serve_refuses_a_taken_port_in_one_sentence() -> None:
+    environ = {
+        "FORYOU_POSTGRES_URL": "postgresql://db/foryou",
+        "FORYOU_REDIS_URL": "redis://cache/0",
+        "FORYOU_CURSOR_KEYS": "a secret of sixteen bytes or more",
+        "FORYOU_AUTH": "dev",
+    }
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        said = failed("serve", "--port", str(taken.getsockname()[1]), **environ)
+    assert len(said.splitlines()) == 1 and "--port PORT" in said
+
+
+def test_a_folder_with_other_things_does_not_become_a_data_folder(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").touch()
+    with pytest.raises(Misconfigured, match="holds something else"), open_data_folder(tmp_path):
+        pass
+    assert [file.name for file in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_an_empty_folder_becomes_one_and_stays_one(tmp_path: Path) -> None:
+    for _ in range(2):
+        with open_data_folder(tmp_path) as folder:
+            folder.write("samples", "unwanted")
+
+
+@pytest.mark.parametrize(
+    "settings", [Settings(), Settings(auth="dev", cursor_keys="k" * 16, light_ranker="best")]
+)
+def test_up_refuses_settings_that_a_part_would_refuse(settings: Settings) -> None:
+    refuse_unfit(Settings(auth="dev", cursor_keys="k" * 16))
+    with pytest.raises(Misconfigured):
+        refuse_unfit(settings)
+
+
+def test_parts_inherit_no_server_from_the_environment_of_up() -> None:
+    environ = environ_of(Settings(redis_url="redis://a:1/0"))
+    assert environ["FORYOU_REDIS_URL"] == "redis://a:1/0" and environ["FORYOU_QUEUE_URL"] == ""
 
 
 def test_the_doctor_finds_nothing_wrong_with_good_servers() -> None:
