@@ -1,6 +1,9 @@
 """The feed over HTTP: open, scroll, expire, renew, degrade; the truth is written directly."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -309,20 +312,44 @@ async def test_updates_count_what_others_wrote_since_the_open(
     assert (new["new_count"], new["authors"]) == (1, [{"id": "2", "name": "Friend"}])
 
 
+@asynccontextmanager
+async def a_redis_that_never_answers() -> AsyncIterator[str]:
+    """Listen where a cache should be, and say nothing."""
+
+    async def swallow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.read(1_000):
+            pass
+        writer.close()
+
+    server = await asyncio.start_server(swallow, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    yield f"redis://{host}:{port}/0"
+    server.close()
+
+
+@asynccontextmanager
+async def no_redis() -> AsyncIterator[str]:
+    """Name a port where nobody listens."""
+    yield "redis://127.0.0.1:1/0"
+
+
+@pytest.mark.parametrize("cache", [no_redis, a_redis_that_never_answers])
 async def test_without_redis_a_feed_comes_from_postgres(
-    settings: Settings, postgres: Postgres, people: None
+    settings: Settings,
+    postgres: Postgres,
+    people: None,
+    cache: Callable[[], AbstractAsyncContextManager[str]],
 ) -> None:
     """Every page renews its slate then, and still nothing is lost or repeated."""
-    from dataclasses import replace
-
     await write(postgres, FRIEND, list(range(1, 21)))
-    app = create_app(replace(settings, redis_url="redis://127.0.0.1:1/0"))
-    transport = httpx.ASGITransport(app=app)
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url="http://test/api/v1") as client,
-    ):
-        pages = await scroll(client, "ranked")
-        assert sorted(ids(*pages)) == list(range(1, 21))
-        assert "pushed_feed" in pages[0]["degraded"]
-        assert pages[0]["state"] == "degraded"
+    async with cache() as url:
+        app = create_app(replace(settings, redis_url=url, budget_ms=10_000))
+        transport = httpx.ASGITransport(app=app)
+        async with (
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(transport=transport, base_url="http://test/api/v1") as client,
+        ):
+            pages = await scroll(client, "ranked")
+    assert sorted(ids(*pages)) == list(range(1, 21))
+    assert "pushed_feed" in pages[0]["degraded"]
+    assert pages[0]["state"] == "degraded"
