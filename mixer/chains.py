@@ -8,6 +8,7 @@ import asyncio
 
 from feed.chain import Chain
 from feed.errors import Unavailable
+from feed.order import NEWEST
 from feed.telemetry import Trace
 from snapshots.cursor import Cursor
 from snapshots.snapshot import Snapshot
@@ -39,9 +40,9 @@ class Chains:
         return known
 
     async def shown_in_tail(self, cursor: Cursor, originals: list[int]) -> set[int]:
-        """Return which of these originals the tail has shown before the cursor's position."""
+        """Return which of these originals the tail has shown above the cursor's place."""
         return await self._log.shown_in_tail(
-            cursor.viewer_id, cursor.snapshot_id, cursor.nonce, cursor.position, originals
+            cursor.viewer_id, cursor.snapshot_id, cursor.nonce, cursor.key or NEWEST, originals
         )
 
     async def note(self, cursor: Cursor, snapshot: Snapshot, rows: Chain, trace: Trace) -> None:

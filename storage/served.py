@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from feed.chain import Chain
+from feed.order import Key
 from storage.connections import Connection, Postgres
 
 # Visible to every reader when it returns, but it does not wait for the disk: a crash of Postgres
@@ -26,15 +27,16 @@ SELECT chain_start, ids, shows FROM served
    AND day >= current_date - 2
 """
 
+# By place, not by position: where a page was answered twice, its answers may differ in length.
 _SHOWN_IN_TAIL = """
 SELECT DISTINCT row.shows
-  FROM served, unnest(served.shows) WITH ORDINALITY AS row(shows, place)
+  FROM served, unnest(served.ids, served.shows) AS row(id, shows)
+  JOIN posts p ON p.id = row.id
  WHERE snapshot_id = %(snapshot)s AND nonce = %(nonce)s AND viewer_id = %(viewer)s
    AND part = 'tail' AND day >= current_date - 2
    AND served.shows && %(originals)b::bigint[] AND row.shows = ANY(%(originals)b::bigint[])
-   AND position + row.place <= %(position)s
+   AND (p.effective_ms, p.id) >= (%(ms)s, %(id)s)
 """
-
 
 Part = Literal["before", "slate", "tail", "chronological"]
 
@@ -101,15 +103,16 @@ async def shown_in_tail(
     snapshot_id: str,
     nonce: str,
     *,
-    position: int,
+    down_to: Key,
     originals: list[int],
 ) -> set[int]:
-    """Return those of these originals that the tail of a session showed before `position`."""
+    """Return those of these originals that the tail of a session showed at `down_to` or above."""
     values = {
         "viewer": viewer_id,
         "snapshot": snapshot_id,
         "nonce": nonce,
-        "position": position,
+        "ms": down_to.ms,
+        "id": down_to.id,
         "originals": originals,
     }
     cursor = await connection.execute(_SHOWN_IN_TAIL, values)
@@ -134,12 +137,12 @@ class ServedLog:
             return await served_chain(connection, viewer_id, snapshot_id, nonce, length)
 
     async def shown_in_tail(
-        self, viewer_id: int, snapshot_id: str, nonce: str, position: int, originals: list[int]
+        self, viewer_id: int, snapshot_id: str, nonce: str, down_to: Key, originals: list[int]
     ) -> set[int]:
         """Return which of these originals the tail showed, as `shown_in_tail` does."""
-        if not originals or not position:
+        if not originals:
             return set()
         async with self._postgres.connection() as connection:
             return await shown_in_tail(
-                connection, viewer_id, snapshot_id, nonce, position=position, originals=originals
+                connection, viewer_id, snapshot_id, nonce, down_to=down_to, originals=originals
             )
