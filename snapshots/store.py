@@ -1,8 +1,9 @@
 """Keeps snapshots and chains in Redis: each has a TTL, each viewer a bound.
 
-A chain is what one chain of cursors was served up to and within a snapshot, in order, sixteen
-bytes a row: its id, and the original that it showed. Where a page is answered twice, a row counts
-as shown if one of the answers showed it.
+A chain is what one chain of cursors was served up to and within a snapshot, in order, 24 bytes a
+row: its id, the original that it showed, and where the page began that looked at it. Who presents
+a cursor has taken the rows before it and no others, so that the page which began last counts; where
+one page is answered twice, a row counts as shown if one of the answers showed it.
 """
 
 import numpy as np
@@ -13,7 +14,7 @@ from snapshots.snapshot import Snapshot, pack, unpack
 from storage import keys
 from storage.connections import Guard, RedisClient, translated_errors
 
-ROW_BYTES = 16
+ROW_BYTES = 24
 
 # Creates a snapshot once, and drops the viewer's least recently used ones beyond the bound.
 # KEYS: snapshot, list of snapshots. ARGV: packed, ttl_s, now_ms, bound, prefix of keys, id.
@@ -36,16 +37,22 @@ end
 return nil
 """
 
-# Writes rows into a chain, keeping each row that was shown before (its last 8 bytes are not 0).
-# KEYS: chain. ARGV: offset in bytes, packed rows, ttl_s.
+# Writes rows into a chain, but keeps a row of a page that began later, and a row that an earlier
+# answer of this page has shown. KEYS: chain. ARGV: offset in bytes, packed rows, ttl_s, start.
 _NOTE = """
 local there = redis.call('GETRANGE', KEYS[1], ARGV[1], ARGV[1] + #ARGV[2] - 1)
-local nothing = string.rep('\\0', 8)
+local nothing, start = string.rep('\\0', 8), tonumber(ARGV[4])
 local rows = {}
-for at = 1, #ARGV[2], 16 do
-    local shown = string.sub(there, at + 8, at + 15)
-    local keep = #shown == 8 and shown ~= nothing
-    rows[#rows + 1] = string.sub(keep and there or ARGV[2], at, at + 15)
+for at = 1, #ARGV[2], 24 do
+    local row, began = string.sub(there, at, at + 23), -1
+    if #row == 24 then
+        began = struct.unpack('<i8', row, 17)
+    end
+    local shown = string.sub(row, 9, 16) ~= nothing
+    if began < start or (began == start and not shown) then
+        row = string.sub(ARGV[2], at, at + 23)
+    end
+    rows[#rows + 1] = row
 end
 redis.call('SETRANGE', KEYS[1], ARGV[1], table.concat(rows))
 redis.call('EXPIRE', KEYS[1], ARGV[3])
@@ -105,11 +112,12 @@ class SnapshotStore:
         """Note rows (n,) that were looked at, as rows `start`.. of the snapshot's chain."""
         if not len(chain):
             return
-        rows = np.column_stack((chain.ids, chain.shows)).astype("<i8")
+        began = np.full(len(chain), start)
+        rows = np.column_stack((chain.ids, chain.shows, began)).astype("<i8")
         with self._guard():
             await self._note(
                 keys=[keys.chain(viewer_id, snapshot.head.id, snapshot.head.nonce)],
-                args=[start * ROW_BYTES, rows.tobytes(), self._chain_ttl_s],
+                args=[start * ROW_BYTES, rows.tobytes(), self._chain_ttl_s, start],
             )
 
     async def chain(
@@ -123,6 +131,6 @@ class SnapshotStore:
             packed = await self._redis.getrange(key, 0, length * ROW_BYTES - 1)
         if len(packed) != length * ROW_BYTES:
             return None
-        rows = np.frombuffer(packed, dtype="<i8").reshape(-1, 2)
+        rows = np.frombuffer(packed, dtype="<i8").reshape(-1, 3)
         chain = Chain(rows[:, 0], rows[:, 1])
         return chain if len(chain.known()) == length else None

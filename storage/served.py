@@ -25,6 +25,7 @@ _CHAIN = """
 SELECT chain_start, ids, shows FROM served
  WHERE snapshot_id = %s AND nonce = %s AND viewer_id = %s AND part IN ('before', 'slate')
    AND day >= current_date - 2
+ ORDER BY chain_start
 """
 
 # By place, not by position: where a page was answered twice, its answers may differ in length.
@@ -84,16 +85,18 @@ async def served_chain(
 ) -> Chain:
     """Return the first `length` rows of a chain, in order; an id of 0 where the log has none.
 
-    Where a page was answered twice, a row counts as shown if one of the answers showed it.
+    Who presents a cursor has taken the rows before it and no others, so that the page which began
+    last counts; where one page was answered twice, a row counts as shown if one answer showed it.
     """
-    ids = np.zeros(length, dtype=np.int64)
-    shows = np.zeros(length, dtype=np.int64)
+    ids, shows, began = (np.zeros(length, dtype=np.int64) for _ in range(3))
     cursor = await connection.execute(_CHAIN, (snapshot_id, nonce, viewer_id))
     for start, row_ids, row_shows in await cursor.fetchall():
         n = min(len(row_ids), max(0, length - start))
         at = slice(start, start + n)
         ids[at] = row_ids[:n]
-        shows[at] = np.where(shows[at] != 0, shows[at], row_shows[:n])
+        keep = (began[at] == start) & (shows[at] != 0)
+        shows[at] = np.where(keep, shows[at], row_shows[:n])
+        began[at] = start
     return Chain(ids, shows)
 
 
