@@ -105,7 +105,6 @@ class World:
 
     async def begin(self) -> None:
         """Empty the stores; let everybody be there, follow everybody and have a feed."""
-        await self._service.effects.drain()
         async with self._service.postgres.transaction() as connection:
             await connection.execute(FORGET_EVERYTHING)
             await connection.execute(PEOPLE_ARRIVE, [list(PEOPLE)])
@@ -128,8 +127,8 @@ class World:
             owed = await self._owed()
             if not owed:
                 return
-            for first in range(0, len(owed), 3):
-                self._work(self._service.deliver(owed[first : first + 3]))
+            for job in range(4):
+                self._work(self._service.deliver(owed[job::4]))
             await self._steps.finish()
         raise AssertionError("deliveries never end")
 

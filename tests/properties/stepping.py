@@ -45,22 +45,28 @@ class Steps:
         self._called = asyncio.Event()
         self._failures: list[BaseException] = []
 
-    async def begin(self, rng: Random) -> None:
-        """Begin a new history; `rng` chooses whose turn it is. What a failed one left runs out."""
+    def begin(self, rng: Random) -> None:
+        """Begin a new history; `rng` chooses whose turn it is."""
         self._rng = rng
-        self._free = True
-        for waiting in self._waiting:
-            waiting.set_result(None)
-        self._waiting.clear()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
         self._free = False
         self._failures.clear()
+
+    async def end(self) -> None:
+        """End a history, also one that failed: what is under way goes on without turns."""
+        self._free = True
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_result(None)
+        self._waiting.clear()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def start(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[None]":
         """Start a task; it stops before its first step."""
         task = asyncio.create_task(self._run(work))
         self._tasks[task] = None
         self._changed = True
+        task.add_done_callback(lambda _: work.close())  # it may be killed before it began
+        task.add_done_callback(self._tasks.pop)
         return task
 
     async def turn(self) -> None:
@@ -119,9 +125,6 @@ class Steps:
             await work
         except Exception as error:
             self._failures.append(error)
-        finally:
-            work.close()
-            self._tasks.pop(_current(), None)
 
     async def _settled(self) -> None:
         """Wait until no task can go on without its turn, but for those that wait for a lock."""
@@ -143,12 +146,6 @@ class Steps:
             row = await (await connection.execute(WAITING_FOR_LOCKS)).fetchone()
         assert row is not None
         return int(row[0])
-
-
-def _current() -> "asyncio.Task[None]":
-    task = asyncio.current_task()
-    assert task is not None
-    return task
 
 
 class _SteppedConnection:

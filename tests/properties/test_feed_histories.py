@@ -18,7 +18,7 @@ from tests.properties.stepping import SteppedPostgres, SteppedRedis, Steps
 
 HISTORIES = int(os.environ.get("TEST_HISTORIES", "300"))
 FIRST_SEED = int(os.environ.get("TEST_FIRST_SEED", "0"))
-EVENTS = 60
+EVENTS = 50
 SHORTENINGS = 60  # tries, a second each
 
 
@@ -34,7 +34,6 @@ async def service(settings: Settings, steps: Steps) -> AsyncIterator[Service]:
     await postgres.open()
     service = Service(small(settings), postgres, redis)
     yield service
-    await service.effects.drain()
     await redis.aclose()
     await postgres.close()
 
@@ -55,8 +54,8 @@ async def fault(
 ) -> AssertionError | None:
     """Play a history and return what went wrong."""
     rng = Random(seed)
-    await steps.begin(rng)
-    world = World(service, steps, limit=rng.randrange(2, 7))
+    steps.begin(rng)
+    world = World(service, steps, limit=rng.randrange(3, 9))
     try:
         await world.begin()
         for event in history:
@@ -67,6 +66,9 @@ async def fault(
         await world.check_complete()
     except AssertionError as error:
         return error
+    finally:
+        await steps.end()
+        await service.effects.drain()
     return None
 
 
