@@ -25,7 +25,7 @@ def small(settings: Settings) -> Settings:
         settings,
         feed_cap=4,
         outbox_cap=4,
-        fanout_page=2,
+        fanout_page=1,
         candidates=8,
         scan_bound=5,
         # Time stands still between two steps, so nothing may run out of it.
