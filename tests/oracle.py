@@ -26,22 +26,20 @@ JOIN network ON network.author_id = p.author_id
 LEFT JOIN posts original ON original.id = p.repost_of
 LEFT JOIN posts quoted ON quoted.id = original.repost_of
 LEFT JOIN posts parent ON parent.id = p.reply_to
-LEFT JOIN posts grandparent ON grandparent.id = original.reply_to
+LEFT JOIN posts original_parent ON original_parent.id = original.reply_to
 WHERE p.deleted_at IS NULL
-  AND (p.repost_of IS NULL OR original.id IS NOT NULL AND original.deleted_at IS NULL)
-  AND (quoted.id IS NULL OR quoted.deleted_at IS NULL)
+  AND (p.repost_of IS NULL OR original.id IS NOT NULL)
+  AND original.deleted_at IS NULL
+  AND quoted.deleted_at IS NULL
   AND NOT EXISTS (
       SELECT FROM shut_out
-      WHERE shut_out.user_id IN (
-          p.author_id, original.author_id, quoted.author_id, parent.author_id,
-          grandparent.author_id
-      )
+      WHERE shut_out.user_id IN (p.author_id, original.author_id, quoted.author_id,
+                                 parent.author_id, original_parent.author_id)
   )
   AND NOT EXISTS (
       SELECT FROM hidden_posts hidden
-      WHERE hidden.viewer_id = %(viewer)s AND hidden.post_id IN (
-          p.id, p.repost_of, original.repost_of, p.reply_to, original.reply_to
-      )
+      WHERE hidden.viewer_id = %(viewer)s
+        AND hidden.post_id IN (p.id, original.id, quoted.id, parent.id, original_parent.id)
   )
 ORDER BY p.effective_ms DESC, p.id DESC
 """

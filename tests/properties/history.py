@@ -33,6 +33,7 @@ WEIGHTS = {
     "write": 24,
     "write_backdated": 4,
     "repost": 3,
+    "quote": 1.5,
     "reply": 2,
     "delete": 4,
     "restore": 4,
@@ -176,6 +177,9 @@ class World:
         self._ms += event.b % 2
         self._post(event, ms=self._ms, repost_of=self._some_post(event.b))
 
+    async def _quote(self, event: Event) -> None:
+        self._post(event, ms=self._ms, repost_of=self._some_post(event.b), body="words")
+
     async def _reply(self, event: Event) -> None:
         self._post(event, ms=self._ms, reply_to=self._some_post(event.b))
 
@@ -277,12 +281,12 @@ class World:
 
     # ------------------------------------------------------------------ how
 
-    def _post(self, event: Event, *, ms: int, **parents: int | None) -> None:
+    def _post(self, event: Event, *, ms: int, **more: Any) -> None:
         # Ids in any order, as a product brings them: the order of posts must not follow theirs.
         post_id = 1 + (len(self._posts) * 7_919 + event.b * 104_729) % 1_000_003
         if post_id not in self._posts:
             self._posts.append(post_id)
-            self._change(written, post_id, _person(event.a), ms, parents)
+            self._change(written, post_id, _person(event.a), ms, more)
 
     async def _do(self, kind: str, write: Write, *what: Any) -> None:
         """Do something that can be undone."""
@@ -335,19 +339,18 @@ OWED = "SELECT id, error FROM deliveries ORDER BY id"
 
 
 async def written(
-    connection: Connection, post_id: int, author_id: int, ms: int, parents: dict[str, Any]
+    connection: Connection, post_id: int, author_id: int, ms: int, more: dict[str, Any]
 ) -> None:
-    """Write a post as the api does."""
+    """Write a post as the api does; `more` names its parents, or has its words."""
     at = EPOCH + timedelta(milliseconds=ms)
     post = posts.NewPost(
         id=post_id,
         author_id=author_id,
-        body="",
         created_at=at,
         received_at=at,
         effective_ms=ms,
         delivery=await delivery_of(connection, author_id, "hybrid"),
-        **parents,
+        **{"body": "", **more},
     )
     await posts.insert_post(connection, post)
 

@@ -113,11 +113,13 @@ class Scroll:
     async def _write(self) -> None:
         self._ms += self._rng.choice([0, 0, 1])
         post = len(self._original) + 1
-        parent = self._rng.randrange(1, post) if post > 1 and self._rng.random() < 0.15 else None
-        self._original[post] = self._original[parent] if parent else post
+        parent = self._rng.randrange(1, post) if post > 1 and self._rng.random() < 0.2 else None
+        quotes = self._rng.random() < 0.3  # a quote shows its own words, a plain repost does not
+        self._original[post] = self._original[parent] if parent and not quotes else post
+        more = {"repost_of": parent, "body": "words" if quotes else ""}
         author = self._rng.choice((*AUTHORS, STRANGER))
         async with self._service.postgres.transaction() as connection:
-            await written(connection, post, author, self._ms, {"repost_of": parent})
+            await written(connection, post, author, self._ms, more)
 
     async def _delete_or_restore(self, post: int) -> None:
         before = set(await self._visible())
