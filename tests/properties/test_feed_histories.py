@@ -16,7 +16,7 @@ from tests.properties.history import Event, World, invented
 from tests.properties.service import Service, small
 from tests.properties.stepping import SteppedPostgres, SteppedRedis, Steps
 
-HISTORIES = int(os.environ.get("TEST_HISTORIES", "250"))
+HISTORIES = int(os.environ.get("TEST_HISTORIES", "120"))
 FIRST_SEED = int(os.environ.get("TEST_FIRST_SEED", "0"))
 EVENTS = 40
 SHORTENINGS = 60  # tries, a second each
