@@ -158,8 +158,8 @@ class _Posts:
         return "accepted"
 
     def root_of(self, repost_of: int | None) -> int | None:
-        """Follow reposts of this batch to the original; the store follows those before it."""
-        while repost_of in self.kept and self.kept[repost_of].repost_of:
+        """Follow plain reposts of this batch to what they show; the store follows those before."""
+        while repost_of in self.kept and self.kept[repost_of].is_plain_repost:
             repost_of = self.kept[repost_of].repost_of
         return repost_of
 

@@ -82,6 +82,11 @@ class PostFields(Request):
         return self.format or ("image" if self.media else "text")
 
     @property
+    def is_plain_repost(self) -> bool:
+        """Whether it shows another post and adds nothing of its own."""
+        return self.repost_of is not None and not self.body and not self.media
+
+    @property
     def media_rows(self) -> list[dict[str, Any]]:
         """The media as they are stored."""
         return [each.model_dump(exclude_none=True) for each in self.media]

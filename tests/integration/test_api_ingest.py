@@ -134,10 +134,22 @@ async def test_a_chain_of_reposts_in_one_batch_points_at_the_original(
     api: Client, postgres: Postgres
 ) -> None:
     """However long, and also where it begins with a repost that is there."""
-    await api.ingest({"kind": "user", "id": "1", "name": "A"}, post(10), post(11, repost_of="10"))
-    await api.ingest(post(12, repost_of="11"), post(13, repost_of="12"), post(14, repost_of="13"))
+    reposts = [post(id, body="", repost_of=str(id - 1)) for id in (11, 12, 13, 14)]
+    await api.ingest({"kind": "user", "id": "1", "name": "A"}, post(10), reposts[0])
+    await api.ingest(*reposts[1:])
     roots = await rows(postgres, "SELECT DISTINCT repost_of FROM posts WHERE id > 10")
     assert roots == [(10,)]
+
+
+async def test_a_chain_of_reposts_in_one_batch_stops_at_a_quote(
+    api: Client, postgres: Postgres
+) -> None:
+    """It has words of its own."""
+    quote = post(11, body="well said", repost_of="10")
+    reposts = [post(id, body="", repost_of=str(id - 1)) for id in (12, 13)]
+    await api.ingest({"kind": "user", "id": "1", "name": "A"}, post(10), quote, *reposts)
+    roots = await rows(postgres, "SELECT id, repost_of FROM posts WHERE id > 10 ORDER BY id")
+    assert roots == [(11, 10), (12, 11), (13, 11)]
 
 
 async def test_blocked_users_neither_follow_nor_reply(api: Client) -> None:

@@ -110,10 +110,23 @@ async def test_a_repost_of_a_repost_points_at_the_original(postgres: Postgres) -
     async with postgres.transaction() as connection:
         await people(connection, 1)
         await insert_post(connection, post(5))
-        await insert_post(connection, post(6, repost_of=5))
-        await insert_posts(connection, [post(7, repost_of=6), post(8, repost_of=7)])
+        await insert_post(connection, post(6, body="", repost_of=5))
+        both = [post(7, body="", repost_of=6), post(8, body="", repost_of=7)]
+        await insert_posts(connection, both)
         found = await rows(connection, "SELECT id, repost_of FROM posts ORDER BY id")
     assert found == [(5, None), (6, 5), (7, 5), (8, 5)]
+
+
+async def test_a_repost_of_a_quote_points_at_the_quote(postgres: Postgres) -> None:
+    """A quote has words of its own."""
+    async with postgres.transaction() as connection:
+        await people(connection, 1)
+        await insert_post(connection, post(5))
+        await insert_post(connection, post(6, repost_of=5, body="well said"))
+        both = [post(7, body="", repost_of=6), post(8, body="", repost_of=7)]
+        await insert_posts(connection, both)
+        found = await rows(connection, "SELECT id, repost_of FROM posts ORDER BY id")
+    assert found == [(5, None), (6, 5), (7, 6), (8, 6)]
 
 
 async def test_replies_and_reposts_count_until_they_are_deleted(postgres: Postgres) -> None:
