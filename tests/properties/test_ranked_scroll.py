@@ -1,11 +1,13 @@
 """P2 on the real service: a ranked scroll repeats nothing and loses nothing, whatever happens.
 
 The histories are those of `test_paging_model.py`: expiry at any point, answers that get lost,
-requests sent twice, deletes, restores, new posts, likes; and the loss of all of Redis.
+requests sent twice, deletes, blocks and more, all undone again, new posts, likes; and the loss of
+all of Redis. P3 on the way: each page holds only what the viewer may see at that moment.
 """
 
 import os
 from collections.abc import AsyncIterator
+from functools import partial
 from random import Random
 
 import pytest
@@ -54,7 +56,7 @@ class Scroll:
         await self._begin()
         at_open = set(await self._visible())
         page = await self._service.open(VIEWER, "ranked", LIMIT)
-        self._take(page)
+        await self._take(page)
         cursors = set()
         while page.next is not None:
             assert page.next not in cursors, "a cursor came back"
@@ -85,7 +87,7 @@ class Scroll:
             await self._service.next(cursor, LIMIT)
             await self._lose(0.2)
         page = await self._service.next(cursor, LIMIT)
-        self._take(page)
+        await self._take(page)
         if rng.random() < 0.2:
             await self._lose(0.3)
             await self._service.next(cursor, LIMIT)
@@ -95,8 +97,8 @@ class Scroll:
         rng = self._rng
         for _ in range(rng.randrange(3)):
             await self._write()
-        if rng.random() < 0.3 and self._original:
-            await self._delete_or_restore(rng.choice(list(self._original)))
+        if rng.random() < 0.4 and self._original:
+            await self._hide_or_show(rng.choice(list(self._original)))
         if rng.random() < 0.3 and self._original:
             async with self._service.postgres.connection() as connection:
                 await connection.execute(LIKE, [rng.choice(list(self._original))])
@@ -121,19 +123,32 @@ class Scroll:
         async with self._service.postgres.transaction() as connection:
             await written(connection, post, author, self._ms, more)
 
-    async def _delete_or_restore(self, post: int) -> None:
+    async def _hide_or_show(self, post: int) -> None:
+        """Delete a post, hide it, or break with an author; or undo that."""
         before = set(await self._visible())
+        author = self._rng.choice(AUTHORS[1:])
+        does, undoes, what = self._rng.choice(
+            (
+                (posts.delete_post, partial(posts.restore_post, policy="hybrid"), (None, post)),
+                (graph.hide, graph.unhide, (VIEWER, post)),
+                (graph.unfollow, graph.follow, (VIEWER, author)),
+                (graph.block, graph.unblock, (author, VIEWER)),
+                (graph.mute, graph.unmute, (VIEWER, author)),
+            )
+        )
         async with self._service.postgres.transaction() as connection:
-            if not await posts.delete_post(connection, None, post):
-                await posts.restore_post(connection, None, post, "hybrid")
+            if not await does(connection, *what):
+                await undoes(connection, *what)
         self._ever_hidden |= before ^ set(await self._visible())
 
     async def _visible(self) -> list[int]:
         async with self._service.postgres.connection() as connection:
             return [entry.id for entry in await oracle.home_feed(connection, VIEWER)]
 
-    def _take(self, page: Page) -> None:
-        self._got += [self._original[item.post.id] for item in page.items]
+    async def _take(self, page: Page) -> None:
+        got = [item.post.id for item in page.items]
+        assert set(got) <= set(await self._visible()), "served what may not be seen"
+        self._got += [self._original[post] for post in got]
 
 
 async def test_a_scroll_repeats_nothing_and_loses_nothing(service: Service) -> None:
