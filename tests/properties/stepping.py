@@ -16,13 +16,15 @@ from redis.asyncio.client import Pipeline
 
 from storage.connections import Connection, Postgres, RedisClient
 
-# Inherited by the tasks that a stepped task starts; what the test itself reads is not stepped.
-_stepped: ContextVar[bool] = ContextVar("stepped", default=False)
+# Some tasks are so slow that a lot of what the others do happens between two of their steps.
+SPEEDS = (1.0, 1.0, 1.0, 0.03)
+# Inherited by the tasks that a stepped task starts; 0 is what the test itself does, all at once.
+_speed: ContextVar[float] = ContextVar("speed", default=0.0)
 
 # Rounds of the event loop in which code that waits for nothing comes to its next step.
 ROUNDS = 8
 # A call that has not ended by then may wait for a lock that another task holds.
-LOOK_AFTER_S = 0.003
+LOOK_AFTER_S = 0.002
 WAITING_FOR_LOCKS = """
 SELECT count(*) FROM pg_stat_activity
 WHERE datname = current_database() AND wait_event_type = 'Lock'
@@ -36,12 +38,13 @@ class Steps:
         """Ask `postgres` whether a task that does not move waits for a lock."""
         self._postgres = postgres
         self._rng = Random(0)
-        self._waiting: list[asyncio.Future[None]] = []
+        self._waiting: dict[asyncio.Future[None], float] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}  # in the order in which they started
         self._free = False
         self._changed = False
         self._n_calls = 0
         self._n_blocked = 0
+        self._look_now = False
         self._called = asyncio.Event()
         self._failures: list[BaseException] = []
 
@@ -62,7 +65,7 @@ class Steps:
 
     def start(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[None]":
         """Start a task; it stops before its first step."""
-        task = asyncio.create_task(self._run(work))
+        task = asyncio.create_task(self._run(work, self._rng.choice(SPEEDS)))
         self._tasks[task] = None
         self._changed = True
         task.add_done_callback(lambda _: work.close())  # it may be killed before it began
@@ -71,15 +74,14 @@ class Steps:
 
     async def turn(self) -> None:
         """Wait until it is this task's turn; at once for what is not stepped."""
-        if self._free or not _stepped.get():
+        if self._free or not _speed.get():
             return
         mine = asyncio.get_running_loop().create_future()
-        self._waiting.append(mine)
+        self._waiting[mine] = _speed.get()
         try:
             await mine
         finally:
-            if mine in self._waiting:
-                self._waiting.remove(mine)
+            self._waiting.pop(mine, None)
 
     @contextmanager
     def call(self) -> Iterator[None]:
@@ -94,6 +96,7 @@ class Steps:
 
     def released(self) -> None:
         """Say that locks were released: who waited for one may go on."""
+        self._look_now = self._n_blocked > 0
         self._n_blocked = 0
 
     async def step(self) -> bool:
@@ -102,7 +105,9 @@ class Steps:
             await self._settled()
         if not self._waiting:
             return bool(self._tasks)
-        self._waiting.pop(self._rng.randrange(len(self._waiting))).set_result(None)
+        (chosen,) = self._rng.choices(list(self._waiting), list(self._waiting.values()))
+        del self._waiting[chosen]
+        chosen.set_result(None)
         await self._settled()
         return True
 
@@ -118,8 +123,8 @@ class Steps:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
-    async def _run(self, work: Coroutine[Any, Any, Any]) -> None:
-        _stepped.set(True)
+    async def _run(self, work: Coroutine[Any, Any, Any], speed: float) -> None:
+        _speed.set(speed)
         try:
             await self.turn()
             await work
@@ -137,9 +142,13 @@ class Steps:
                 n_rounds = 0
                 self._called.clear()
                 try:
-                    await asyncio.wait_for(self._called.wait(), LOOK_AFTER_S)
+                    if not self._look_now:
+                        await asyncio.wait_for(self._called.wait(), LOOK_AFTER_S)
+                        continue
                 except TimeoutError:
-                    self._n_blocked = min(await self._n_waiting_for_locks(), self._n_calls)
+                    pass
+                self._look_now = False
+                self._n_blocked = min(await self._n_waiting_for_locks(), self._n_calls)
 
     async def _n_waiting_for_locks(self) -> int:
         async with self._postgres.connection() as connection:

@@ -62,8 +62,9 @@ async def fault(
             await world.happen(event)
         await world.come_to_rest()
         await world.check_complete()
-        await world.deliver_everything_again()
-        await world.check_complete()
+        if seed % 3 == 0:
+            await world.deliver_everything_again()
+            await world.check_complete()
     except AssertionError as error:
         return error
     finally:
