@@ -8,6 +8,7 @@ import secrets
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
@@ -21,6 +22,9 @@ from storage.connections import Postgres, open_redis
 from storage.migrate import migrate
 
 TEMPLATE = "foryou_template"
+
+PATIENT: dict[str, Any] = {"budget_ms": 10_000, "redis_timeout_s": 2.0}
+"""Settings for a machine that does other things too: a test gates on what is answered, not when."""
 
 
 @pytest.fixture(scope="session")
@@ -104,6 +108,7 @@ def settings(database_url: str, redis_url: str) -> Settings:
         cursor_keys="a secret of the tests, long enough to sign with",
         switch_grace_s=0.01,
         relay_poll_s=0.01,
+        **PATIENT,
     )
 
 

@@ -12,6 +12,7 @@ import pytest
 from api.app import create_app
 from feed.settings import Settings
 from storage.connections import Postgres, RedisClient
+from tests.conftest import PATIENT
 
 pytestmark = pytest.mark.anyio
 
@@ -44,6 +45,7 @@ def settings(database_url: str, redis_url: str) -> Settings:
         auth="dev",
         cursor_keys="a secret of the tests, long enough to sign with",
         candidates=8,
+        **PATIENT,
     )
 
 
@@ -343,7 +345,7 @@ async def test_without_redis_a_feed_comes_from_postgres(
     """Every page renews its slate then, and still nothing is lost or repeated."""
     await write(postgres, FRIEND, list(range(1, 21)))
     async with cache() as url:
-        app = create_app(replace(settings, redis_url=url, budget_ms=10_000))
+        app = create_app(replace(settings, redis_url=url, redis_timeout_s=0.15))
         transport = httpx.ASGITransport(app=app)
         async with (
             app.router.lifespan_context(app),
