@@ -50,7 +50,7 @@ WEIGHTS = {
     "shrink": 3,
     "deliver": 24,
     "kill_worker": 2,
-    "rebuild_feed": 4,
+    "rebuild_feed": 6,
     "rebuild_outbox": 2,
     "read": 2,
     "open_feed": 4,
@@ -242,9 +242,11 @@ class World:
             await self._steps.kill(self._workers[event.a % len(self._workers)])
 
     async def _rebuild_feed(self, event: Event) -> None:
+        await self._lose_feed(event)
         self._work(self._service.rebuild_feed(_person(event.a)))
 
     async def _rebuild_outbox(self, event: Event) -> None:
+        await self._lose_outbox(event)
         self._work(self._service.rebuild_outbox(_person(event.a)))
 
     async def _read(self, event: Event) -> None:

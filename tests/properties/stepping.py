@@ -17,7 +17,7 @@ from redis.asyncio.client import Pipeline
 from storage.connections import Connection, Postgres, RedisClient
 
 # Some tasks are so slow that a lot of what the others do happens between two of their steps.
-SPEEDS = (1.0, 1.0, 1.0, 0.03)
+SPEEDS = (1.0, 1.0, 0.03)
 # Inherited by the tasks that a stepped task starts; 0 is what the test itself does, all at once.
 _speed: ContextVar[float] = ContextVar("speed", default=0.0)
 
