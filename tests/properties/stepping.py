@@ -16,10 +16,10 @@ from redis.asyncio.client import Pipeline
 
 from storage.connections import Connection, Postgres, RedisClient
 
-# Some tasks are so slow that a lot of what the others do happens between two of their steps.
-SPEEDS = (1.0, 1.0, 0.03)
-# Inherited by the tasks that a stepped task starts; 0 is what the test itself does, all at once.
-_speed: ContextVar[float] = ContextVar("speed", default=0.0)
+# One step in eight is so slow that a lot of what the others do happens before it.
+SPEEDS = (1.0,) * 7 + (0.01,)
+# Inherited by the tasks that a stepped task starts; what the test itself does is not stepped.
+_stepped: ContextVar[bool] = ContextVar("stepped", default=False)
 
 # Rounds of the event loop in which code that waits for nothing comes to its next step.
 ROUNDS = 8
@@ -65,7 +65,7 @@ class Steps:
 
     def start(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[None]":
         """Start a task; it stops before its first step."""
-        task = asyncio.create_task(self._run(work, self._rng.choice(SPEEDS)))
+        task = asyncio.create_task(self._run(work))
         self._tasks[task] = None
         self._changed = True
         task.add_done_callback(lambda _: work.close())  # it may be killed before it began
@@ -74,10 +74,10 @@ class Steps:
 
     async def turn(self) -> None:
         """Wait until it is this task's turn; at once for what is not stepped."""
-        if self._free or not _speed.get():
+        if self._free or not _stepped.get():
             return
         mine = asyncio.get_running_loop().create_future()
-        self._waiting[mine] = _speed.get()
+        self._waiting[mine] = self._rng.choice(SPEEDS)
         try:
             await mine
         finally:
@@ -100,21 +100,28 @@ class Steps:
         self._n_blocked = 0
 
     async def step(self) -> bool:
-        """Let one task do one step; False: there is no task."""
+        """Let one task do one step, if one is fast enough; False: there is no task."""
         if self._changed or not self._waiting:
             await self._settled()
         if not self._waiting:
             return bool(self._tasks)
-        (chosen,) = self._rng.choices(list(self._waiting), list(self._waiting.values()))
+        speeds = list(self._waiting.values())
+        if self._rng.random() > sum(speeds):
+            return True  # nobody is that fast
+        (chosen,) = self._rng.choices(list(self._waiting), speeds)
         del self._waiting[chosen]
         chosen.set_result(None)
         await self._settled()
         return True
 
     async def finish(self) -> None:
-        """Step until every task has ended; raise what the first that failed raised."""
+        """Step until every task has ended."""
         while await self.step():
             pass
+        self.check()
+
+    def check(self) -> None:
+        """Raise what the first task that failed raised."""
         if self._failures:
             raise self._failures[0]
 
@@ -123,8 +130,8 @@ class Steps:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
-    async def _run(self, work: Coroutine[Any, Any, Any], speed: float) -> None:
-        _speed.set(speed)
+    async def _run(self, work: Coroutine[Any, Any, Any]) -> None:
+        _stepped.set(True)
         try:
             await self.turn()
             await work
