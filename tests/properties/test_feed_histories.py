@@ -5,38 +5,19 @@ A failing history is made shorter, and printed.
 """
 
 import os
-from collections.abc import AsyncIterator
 from random import Random
 
 import pytest
 
-from feed.settings import Settings
-from storage.connections import Postgres
 from tests.properties.history import Event, World, invented
-from tests.properties.service import Service, small
-from tests.properties.stepping import SteppedPostgres, SteppedRedis, Steps
+from tests.properties.service import Service
+from tests.properties.stepping import Steps
 
 HISTORIES = int(os.environ.get("TEST_HISTORIES", "120"))
 FIRST_SEED = int(os.environ.get("TEST_FIRST_SEED", "0"))
 EVENTS = 42
 EVENTS_UNTIL_REST = 14  # a post that a feed has lost may be forgotten when it gets old
 SHORTENINGS = 60  # tries, a second each
-
-
-@pytest.fixture
-async def steps(postgres: Postgres) -> Steps:
-    return Steps(postgres)
-
-
-@pytest.fixture
-async def service(settings: Settings, steps: Steps) -> AsyncIterator[Service]:
-    postgres = SteppedPostgres(settings.postgres_url, steps)
-    redis = SteppedRedis.at(settings.redis_url, steps)
-    await postgres.open()
-    service = Service(small(settings), postgres, redis)
-    yield service
-    await redis.aclose()
-    await postgres.close()
 
 
 @pytest.mark.timeout(300 + 5 * HISTORIES)
