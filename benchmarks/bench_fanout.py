@@ -12,18 +12,21 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from statistics import median
 
-import numpy as np
-import psycopg
-
 from benchmarks.cpu import server_cpu_s
+from benchmarks.full_feeds import (
+    check_full,
+    chosen_followers,
+    copy_list,
+    fill_feeds,
+    load_people,
+    post_id,
+)
 from benchmarks.machine import machine
 from benchmarks.options import Options, say
 from benchmarks.result import Result, spread
 from benchmarks.servers import migrated, servers
-from benchmarks.world import Numbers, copy
 from fanout.tasks import POSTS_AT_ONCE, Fanout
 from feed.errors import ForYouError
-from feed.ids import NODE_BITS, SEQUENCE_BITS
 from feed.settings import Settings
 from storage import keys
 from storage.connections import Postgres, RedisClient, open_redis
@@ -66,20 +69,23 @@ async def run(options: Options) -> Result:
     """Deliver batches of posts in each way, in turns."""
     settings = Settings(cursor_keys="not used here")
     async with servers(options) as running, migrated(running) as ours:
-        followers = _followers(options.seed)
+        followers = chosen_followers(
+            options.seed, readers=READERS, authors=AUTHORS, followers_per_author=FOLLOWERS
+        )
         postgres, redis = Postgres(ours.postgres_url, connections=20), open_redis(ours.redis_url)
         await postgres.open()
         say(f"filling {READERS:,} feeds of {settings.feed_cap} entries, twice")
-        start_ms = int(time.time() * 1000) - 3_600_000
-        await _load_users(ours.postgres_url, followers)
-        await _fill(redis, settings, start_ms)
+        await load_people(ours.postgres_url, READERS, followers)
+        start_ms = await fill_feeds(redis, settings, READERS)
+        copies = [f"{PEER}:{reader}" for reader in range(1, READERS + 1)]
+        await copy_list(redis, keys.feed(1), copies)
         ways = _ways(postgres, redis, settings)
         for n in range(options.rounds + 1):
             say(f"round {n} of {options.rounds}" if n else "warming up")
             if n == 1:
                 ways = _ways(postgres, redis, settings)  # what the warm-up took is forgotten
             await _round(postgres, redis, ways, followers, start_ms + n * 100_000)
-        await _check_feeds(redis, settings)
+        await check_full(redis, settings, range(1, READERS + 1))
         await redis.aclose()
         await postgres.close()
         return _result(ways, await machine(ours))
@@ -181,48 +187,12 @@ async def _timed(way: Way, posts: list[Post], postgres: Postgres, redis: RedisCl
 # ---------------------------------------------------------------------- the world
 
 
-def _followers(seed: int) -> dict[int, list[int]]:
-    """Choose each author's followers; authors are the users after the readers."""
-    rng = np.random.default_rng(seed)
-    readers: Numbers = np.arange(1, READERS + 1)
-    return {
-        READERS + author: sorted(rng.choice(readers, FOLLOWERS, replace=False).tolist())
-        for author in range(1, AUTHORS + 1)
-    }
-
-
 def _posts(followers: dict[int, list[int]], ms: int) -> list[Post]:
     """Make one post an author, each in a millisecond of its own from `ms` on."""
     return [
-        Post(_id(ms + n), author, ms + n, theirs)
+        Post(post_id(ms + n), author, ms + n, theirs)
         for n, (author, theirs) in enumerate(followers.items())
     ]
-
-
-def _id(ms: int) -> int:
-    return ms << (NODE_BITS + SEQUENCE_BITS)
-
-
-async def _load_users(url: str, followers: dict[int, list[int]]) -> None:
-    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
-        users = [*range(1, READERS + 1), *followers]
-        await copy(connection, "users (id, name)", ((id, f"Person {id}") for id in users))
-        await copy(connection, "user_activity (user_id, last_seen_at)", ((u, "now") for u in users))
-        edges = ((each, author) for author, theirs in followers.items() for each in theirs)
-        await copy(connection, "follows (follower_id, followee_id)", edges)
-        await connection.execute("ANALYZE")
-
-
-async def _fill(redis: RedisClient, settings: Settings, start_ms: int) -> None:
-    """Fill every reader's feed up to its cap, and a copy of it for the peer."""
-    feeds = Feeds(redis, cap=settings.feed_cap)
-    ms: Numbers = start_ms - 1 - np.arange(settings.feed_cap, dtype=np.int64) * 1_000
-    ids: Numbers = ms << (NODE_BITS + SEQUENCE_BITS)
-    for reader in range(1, READERS + 1):
-        key = keys.feed(reader)
-        await feeds.begin(key, "bench", ttl_s=60)
-        await feeds.finish(key, "bench", ids, ms, int(ms[-1]) - 1, ttl_s=settings.feed_ttl_s)
-        await redis.copy(key, f"{PEER}:{reader}")
 
 
 _WRITE = """
@@ -257,10 +227,3 @@ async def _failures(postgres: Postgres) -> str:
             "SELECT error, count(*) FROM deliveries GROUP BY error ORDER BY error"
         )
         return "; ".join(f"{error} ({n})" for error, n in await rows.fetchall())
-
-
-async def _check_feeds(redis: RedisClient, settings: Settings) -> None:
-    """See that what was measured was done: every feed is full and has kept its sentinel."""
-    sizes = {await redis.zcard(keys.feed(reader)) for reader in range(1, READERS + 1)}
-    if sizes != {settings.feed_cap + 1}:
-        raise ForYouError(f"feeds have {sorted(sizes)} entries, not {settings.feed_cap + 1}")

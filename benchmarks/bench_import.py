@@ -24,6 +24,7 @@ from benchmarks.servers import database, servers
 from cli.migrate import migrate_database
 from feed.errors import ForYouError
 
+FOLLOWS = 300_000
 FOLLOWS_PER_USER = 150
 ROUNDS = 3
 ROOT = Path(__file__).parents[1]
@@ -33,7 +34,7 @@ BLOCK_BYTES = 1 << 20
 async def run(options: Options) -> Result:
     """Import and copy in turns."""
     async with servers(options) as running:
-        users = max(options.rows // FOLLOWS_PER_USER, FOLLOWS_PER_USER + 1)
+        users = max((options.size or FOLLOWS) // FOLLOWS_PER_USER, FOLLOWS_PER_USER + 1)
         say(f"writing {users:,} users and {users * FOLLOWS_PER_USER:,} follows")
         folder = running.folder / "import"
         rows = write_files(folder, users, seed=options.seed)

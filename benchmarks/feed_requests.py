@@ -16,12 +16,13 @@ from benchmarks.cpu import cpu_s
 from benchmarks.load import Load, Target, get_each, load
 from benchmarks.machine import machine
 from benchmarks.options import Options, say
+from benchmarks.parts import ROOT, Process, listening, service, settings_on
 from benchmarks.recorded import record
 from benchmarks.result import Result, spread
-from benchmarks.servers import Servers, migrated, servers
+from benchmarks.servers import migrated, servers
 from benchmarks.world import Shape, load_world
-from cli.embedded import await_answer, free_port, is_free
-from cli.processes import Program, ask_to_stop, await_end, start
+from cli.embedded import free_port
+from cli.processes import Program
 from feed.errors import ForYouError
 from feed.settings import Settings
 
@@ -30,7 +31,6 @@ CONNECTIONS = 4
 WARM_UP_S = 1.0
 READY_S = 120.0
 CEILING = "a bare Starlette handler: the same round trips, the same bytes, nothing ranked"
-ROOT = Path(__file__).parents[1]
 
 Choose = Callable[[int, range], Awaitable[list[Target]]]
 """From the port of the service and its readers to what is asked for."""
@@ -43,18 +43,18 @@ async def measure(name: str, options: Options, choose: Choose) -> Result:
         say(f"loading {shape.authors * shape.posts_per_author:,} posts")
         now_ms = int(time.time() * 1000)
         await load_world(ours.postgres_url, shape, seed=options.seed, now_ms=now_ms)
-        settings = _settings(ours)
-        with _service(settings, ours.folder) as service:
+        settings = settings_on(ours)
+        with service(settings, ours.folder) as api:
             say(f"building the feeds of {shape.readers} readers")
-            await _warm(service.port, shape.reader_ids)
-            targets = await choose(service.port, shape.reader_ids)
+            await _warm(api.port, shape.reader_ids)
+            targets = await choose(api.port, shape.reader_ids)
             say(f"recording {len(targets)} requests")
             answers = await record(settings, targets)
             write_answers(ours.folder / "answers", answers)
             log = ours.folder / "service.log"
             warm_up_ends = log.stat().st_size
             with _ceiling(settings, ours.folder) as ceiling:
-                turns = await _turns(service, ceiling, targets, options)
+                turns = await _turns(api, ceiling, targets, options)
         details = {
             "readers": shape.readers,
             "candidates": settings.candidates,
@@ -65,14 +65,6 @@ async def measure(name: str, options: Options, choose: Choose) -> Result:
             "stage_ms": _stages(log, after=warm_up_ends),
         }
         return _result(name, turns, details, await machine(ours))
-
-
-@dataclass(frozen=True)
-class Process:
-    """A server under measure."""
-
-    port: int
-    pid: int
 
 
 @dataclass
@@ -165,51 +157,14 @@ def _result(name: str, turns: Turns, details: dict[str, Any], on: dict[str, Any]
 # ---------------------------------------------------------------------- what is measured
 
 
-def _settings(running: Servers) -> Settings:
-    return Settings(
-        postgres_url=running.postgres_url,
-        redis_url=running.redis_url,
-        auth="dev",
-        cursor_keys="signs cursors of benchmarks only",
-    )
-
-
-@contextmanager
-def _service(settings: Settings, folder: Path) -> Iterator[Process]:
-    """Run `foryou serve`; its log is `service.log`."""
-    environ = {
-        "FORYOU_POSTGRES_URL": settings.postgres_url,
-        "FORYOU_REDIS_URL": settings.redis_url,
-        "FORYOU_AUTH": settings.auth,
-        "FORYOU_CURSOR_KEYS": settings.cursor_keys,
-    }
-    port = free_port()
-    command = (sys.executable, "-m", "cli.main", "serve", "--port", str(port))
-    program = Program(name="service", command=command, folder=ROOT, environ=environ)
-    with _running(program, port, folder) as process:
-        yield process
-
-
 @contextmanager
 def _ceiling(settings: Settings, folder: Path) -> Iterator[Process]:
     port = free_port()
     answers, urls = str(folder / "answers"), (settings.postgres_url, settings.redis_url)
     command = (sys.executable, "-m", "benchmarks.ceiling", answers, *urls, str(port))
     program = Program(name="ceiling", command=command, folder=ROOT)
-    with _running(program, port, folder) as process:
+    with listening(program, port, folder) as process:
         yield process
-
-
-@contextmanager
-def _running(program: Program, port: int, folder: Path) -> Iterator[Process]:
-    log = folder / f"{program.name}.log"
-    process = start(program, log)
-    try:
-        await_answer(lambda: not is_free(port), process, log)
-        yield Process(port, process.pid)
-    finally:
-        ask_to_stop(program, process)
-        await_end(process, timeout_s=10)
 
 
 async def _warm(port: int, readers: range) -> None:

@@ -7,13 +7,16 @@ import click
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How long and how often to measure, on which servers; None: embedded ones of its own."""
+    """How long and how often to measure, on which servers; None: embedded ones.
+
+    `size` is how much is imported or delivered; None: as much as the benchmark says.
+    """
 
     postgres_url: str | None = None
     redis_url: str | None = None
     seconds: float = 2.0
     rounds: int = 5
-    rows: int = 300_000
+    size: int | None = None
     seed: int = 20_260_101
 
 

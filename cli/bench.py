@@ -38,11 +38,9 @@ NAMES = sorted(
     help="Rounds; each measures ours, then what it is compared with.",
 )
 @click.option(
-    "--rows",
-    default=300_000,
-    show_default=True,
-    type=click.IntRange(10_000, 50_000_000),
-    help="Follow edges that `import` imports; 15000000 is 100,000 users.",
+    "--size",
+    type=click.IntRange(1_000, 100_000_000),
+    help="Follows that `import` imports, followers of `large_post`, deliveries of `worker_memory`.",
 )
 def bench(
     *,
@@ -52,21 +50,26 @@ def bench(
     redis: str | None,
     seconds: float,
     rounds: int,
-    rows: int,
+    size: int | None,
 ) -> None:
     """Run one benchmark, with what it is compared with in the same run (docs/benchmarks.md).
 
     It starts its own Postgres and Valkey in a temporary folder and stops them afterwards, unless
-    it is given servers. NAME is open, page, chronological, fanout, memory or import.
+    it is given servers. NAME is open, page, chronological, fanout, small_posts, large_post, memory,
+    worker_memory or import.
 
     \b
     Example:
       foryou bench open
       foryou bench open --json > benchmarks/results/open.json
-      foryou bench import --rows 15000000
+      foryou bench import --size 15000000
     """
     options = Options(
-        postgres_url=postgres, redis_url=redis, seconds=seconds, rounds=rounds, rows=rows
+        postgres_url=postgres,
+        redis_url=redis,
+        seconds=seconds,
+        rounds=rounds,
+        size=size,
     )
     module = importlib.import_module(f"benchmarks.bench_{name}")
     run: Callable[[Options], Coroutine[Any, Any, Result]] = module.run
