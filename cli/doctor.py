@@ -21,8 +21,8 @@ from storage.servers import (
     redis_facts,
 )
 
-_CONNECTIONS = 40
-"""Api, worker, relay and a migration, each with a pool of ten."""
+_CONNECTIONS = 60
+"""Api and relay with up to ten, a worker for each lane with up to twenty."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def judge_postgres(facts: PostgresFacts) -> list[Finding]:
             "postgres max_connections",
             "ok" if facts.max_connections >= _CONNECTIONS else "warn",
             str(facts.max_connections),
-            f"allow {_CONNECTIONS} or more: every process keeps up to ten",
+            f"allow {_CONNECTIONS} or more: a worker keeps up to twenty",
         ),
     ]
 

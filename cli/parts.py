@@ -56,8 +56,12 @@ def _child_environ(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def part_program(name: str, address: Address, environ: Mapping[str, str]) -> Program:
-    """Describe the process of a part: `api`, `worker` or `relay`."""
-    arguments = {"api": ("serve", "--host", address.host, "--port", str(address.port))}
+    """Describe the process of a part: `api`, `relay`, `worker-fast` or `worker-slow`."""
+    arguments = {
+        "api": ("serve", "--host", address.host, "--port", str(address.port)),
+        "worker-fast": ("worker", "--lane", "fast"),
+        "worker-slow": ("worker", "--lane", "slow"),
+    }
     return Program(
         name=name,
         command=_foryou(*arguments.get(name, (name,))),

@@ -11,7 +11,6 @@ import uvicorn
 from cli.address import Address, await_free
 from cli.entry import refuse_open_door, settings_with
 from cli.log_format import configure_logging
-from feed.settings import Settings
 
 _STOP_S = 3
 """Requests under way may end within this time; less than `foryou up` waits for a part."""
@@ -50,15 +49,26 @@ def serve(host: str, port: int) -> None:
 
 
 @click.command()
-def worker() -> None:
-    """Run a fan-out worker; start as many as you like.
+@click.option(
+    "--lane",
+    type=click.Choice(["fast", "slow", "all"]),
+    default="all",
+    show_default=True,
+    help="Which queue: small posts (fast), large posts and backfills (slow), or both.",
+)
+def worker(lane: str) -> None:
+    """Run a fan-out worker; start as many as you like, and some for each lane.
+
+    One process for both lanes is right for a small product; with a process for each, small posts
+    do not even share a core with large ones.
 
     \b
     Example (put your own addresses):
       FORYOU_POSTGRES_URL=postgresql://foryou@db/foryou FORYOU_REDIS_URL=redis://cache:6379/0 \\
-      foryou worker
+      foryou worker --lane fast
     """
-    _run("fanout.worker", "run_worker")
+    lanes = ("fast", "slow") if lane == "all" else (lane,)
+    _run("fanout.worker", "run_worker", lanes)
 
 
 @click.command()
@@ -73,9 +83,9 @@ def relay() -> None:
     _run("fanout.relay", "run_relay")
 
 
-def _run(module: str, name: str) -> None:
+def _run(module: str, name: str, *arguments: Any) -> None:
     settings = settings_with("postgres_url", "redis_url")
     configure_logging()
-    run: Callable[[Settings], Coroutine[Any, Any, None]]
+    run: Callable[..., Coroutine[Any, Any, None]]
     run = getattr(importlib.import_module(module), name)
-    asyncio.run(run(settings))
+    asyncio.run(run(settings, *arguments))

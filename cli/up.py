@@ -40,7 +40,7 @@ from storage.connections import translated_errors
 from storage.servers import people_to_be
 
 _SAMPLES = Path(__file__).resolve().parents[1] / "samples" / "dartpost"
-_PARTS = ("relay", "worker", "api")
+_PARTS = ("relay", "worker-fast", "worker-slow", "api")
 _SERVED_WITHIN_S = 90.0
 _TICK_S = 0.1
 _LOOK_AT_LOGS_S = 60.0
@@ -76,7 +76,7 @@ def up(
     no_sample: bool,
     as_json: bool,
 ) -> None:
-    """Run everything on this machine: Postgres, Valkey, relay, worker, api, with sample data.
+    """Run everything on this machine: Postgres, Valkey, relay, workers, api, with sample data.
 
     Servers of your own come from --postgres and --redis only, never from the environment.
 

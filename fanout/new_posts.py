@@ -51,7 +51,7 @@ class NewPosts:
             return Done()
         async with self._postgres.connection() as connection:
             ends = await every_nth_follower(connection, post.author_id, self._settings.fanout_page)
-        return Split(follower_ranges(ends))
+        return Split(post.author_id, follower_ranges(ends))
 
     async def deliver_chunk(self, post: Deliverable, after: int, until: int) -> Outcome:
         """Push to the active followers with ids in (after, until], page by page."""

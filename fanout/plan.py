@@ -26,8 +26,9 @@ class Again:
 
 @dataclass(frozen=True)
 class Split:
-    """A delivery is replaced by one for each range of followers (after, until]."""
+    """A delivery is replaced by one for each range (after, until] of an author's followers."""
 
+    author_id: int
     ranges: Sequence[tuple[int, int]]
 
 

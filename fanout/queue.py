@@ -1,4 +1,4 @@
-"""The queue between relay and workers: arq as a disposable transport, with JSON inside.
+"""The queues between relay and workers, one a lane: arq as a disposable transport, JSON inside.
 
 Postgres owns every delivery; a job only names some, and may be lost, late or run twice.
 """
@@ -12,7 +12,7 @@ from arq.connections import ArqRedis
 
 from storage import keys
 from storage.connections import translated_errors
-from storage.deliveries import Leased
+from storage.deliveries import Lane, Leased
 
 JOB = "deliver"
 TIMEOUT_S = 2.0
@@ -30,33 +30,36 @@ def from_bytes(job: bytes) -> dict[str, Any]:
 
 
 def open_queue(url: str) -> ArqRedis:
-    """Make a client of the queue; connections are opened on first use."""
+    """Make a client of the queues; connections are opened on first use."""
     client: ArqRedis = ArqRedis.from_url(
         url, socket_timeout=TIMEOUT_S, socket_connect_timeout=TIMEOUT_S
     )
     client.job_serializer = to_bytes
     client.job_deserializer = from_bytes
-    client.default_queue_name = keys.QUEUE
     return client
 
 
 class Queue:
-    """The relay's end of the queue."""
+    """The relay's end of the queue of one lane."""
 
-    def __init__(self, client: ArqRedis) -> None:
-        """Put jobs on the queue of `client`."""
+    def __init__(self, client: ArqRedis, lane: Lane) -> None:
+        """Put jobs on the queue of `lane` at `client`."""
+        self.lane: Lane = lane
         self._client = client
+        self._name = keys.queue(lane)
 
     async def n_jobs(self) -> int:
         """Count the jobs that wait or run."""
         with translated_errors():
-            return int(await self._client.zcard(keys.QUEUE))
+            return int(await self._client.zcard(self._name))
 
     async def put(self, leased: Sequence[Leased]) -> bool:
         """Enqueue one job for these deliveries; False: this very job is there already."""
         ids = [each.id for each in leased]
         with translated_errors():
-            job = await self._client.enqueue_job(JOB, ids, _job_id=job_id(leased))
+            job = await self._client.enqueue_job(
+                JOB, ids, _job_id=job_id(leased), _queue_name=self._name
+            )
         return job is not None
 
 

@@ -1,4 +1,4 @@
-"""The relay: leases what is due in Postgres and names it on the queue; does the housekeeping.
+"""The relay: leases what is due in Postgres and names it on a queue; does the housekeeping.
 
 `foryou relay` runs it. Several may run: a delivery is leased by one of them.
 """
@@ -12,7 +12,7 @@ from fanout.lifetime import once, repeat, stop_on_signals
 from fanout.queue import Queue, open_queue
 from feed.settings import Settings
 from storage.connections import Postgres, open_redis
-from storage.deliveries import lease
+from storage.deliveries import LANES, lease
 from storage.feeds import Feeds
 from storage.restarts import Restarts
 
@@ -22,13 +22,16 @@ FULL_QUEUE_PAUSE_S = 0.2
 
 
 class Relay:
-    """Moves due deliveries from Postgres to the queue, one batch a step."""
+    """Moves due deliveries of one lane from Postgres to its queue, one batch a step."""
 
     def __init__(self, postgres: Postgres, queue: Queue, settings: Settings) -> None:
-        """Lease from `postgres`, put on `queue`."""
+        """Lease from `postgres`, put on `queue`, whose lane it is."""
+        self.lane = queue.lane
         self._postgres = postgres
         self._queue = queue
         self._settings = settings
+        slow = self.lane == "slow"
+        self._batch = settings.relay_batch_slow if slow else settings.relay_batch
 
     async def step(self) -> float:
         """Lease one batch and enqueue it; return the seconds to wait before the next step.
@@ -38,9 +41,9 @@ class Relay:
         """
         if await self._queue.n_jobs() >= self._settings.queue_bound:
             return FULL_QUEUE_PAUSE_S
-        limit = self._settings.relay_batch
+        limit = self._batch
         async with self._postgres.transaction() as connection:
-            leased = await lease(connection, limit=limit, lease_s=self._settings.lease_s)
+            leased = await lease(connection, self.lane, limit=limit, lease_s=self._settings.lease_s)
             if leased and not await self._queue.put(leased):
                 log.warning("job refused: it is on the queue already", extra={"n": len(leased)})
         return 0.0 if len(leased) == limit else self._settings.relay_poll_s
@@ -50,19 +53,19 @@ async def run_relay(settings: Settings) -> None:
     """Run the relay until SIGINT or SIGTERM; a loss of Postgres or Redis is waited out."""
     stop = stop_on_signals()
     async with AsyncExitStack() as stack:
-        postgres = Postgres(settings.postgres_url, connections=4)
+        postgres = Postgres(settings.postgres_url, connections=6)
         await postgres.open()
         stack.push_async_callback(postgres.close)
         redis = open_redis(settings.redis_url)
         stack.push_async_callback(redis.aclose)
         client = open_queue(settings.queue)
         stack.push_async_callback(client.aclose)
-        relay = Relay(postgres, Queue(client), settings)
+        relays = [Relay(postgres, Queue(client, lane), settings) for lane in LANES]
         feeds = Feeds(redis, cap=settings.feed_cap)
         housekeeping = Housekeeping(postgres, feeds, Restarts(redis, feeds), settings)
         log.info("relay started")
         await asyncio.gather(
-            repeat("relay", relay.step, stop),
+            *(repeat(f"relay {each.lane}", each.step, stop) for each in relays),
             once("start", housekeeping.begin, stop),
             *housekeeping.loops(stop),
         )

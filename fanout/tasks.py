@@ -256,6 +256,6 @@ def _chunks(delivery: Delivery, result: Result) -> list[Chunk]:
     if not isinstance(result, Split):
         return []
     return [
-        Chunk(delivery.event_id, chunk, after, until)
+        Chunk(result.author_id, delivery.event_id, chunk, after, until)
         for chunk, (after, until) in enumerate(result.ranges, start=1)
     ]

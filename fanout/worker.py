@@ -1,7 +1,8 @@
-"""The fan-out worker: takes jobs from the queue and performs the deliveries that they name.
+"""The fan-out worker: takes jobs from a lane's queue and performs the deliveries that they name.
 
-`foryou worker` runs it, any number of times. An arq worker ends when Redis is away for a moment;
-here it is started again. Retries, backoff and parking are ours (`fanout.tasks`), not arq's.
+`foryou worker --lane LANE` runs it, any number of times. An arq worker ends when Redis is away
+for a moment; here it is started again. Retries, backoff and parking are ours (`fanout.tasks`), not
+arq's.
 """
 
 import asyncio
@@ -21,6 +22,7 @@ from feed.errors import Unavailable
 from feed.settings import Settings
 from storage import keys
 from storage.connections import Postgres, open_redis
+from storage.deliveries import LANES, Lane
 from storage.feeds import Feeds
 
 log = logging.getLogger(__name__)
@@ -31,10 +33,15 @@ CANCEL_AGAIN_S = 0.5
 LAST_JOBS_S = 3.0  # what runs at the end may finish within
 
 
-async def run_worker(settings: Settings) -> None:
-    """Run a worker until SIGINT or SIGTERM; a loss of Postgres or Redis is waited out."""
+async def run_worker(settings: Settings, lanes: Sequence[Lane] = LANES) -> None:
+    """Run a worker for each lane until SIGINT or SIGTERM; a loss of a server is waited out."""
     logging.getLogger("arq").setLevel(logging.ERROR)  # it logs every job with all its arguments
     stop = stop_on_signals()
+    await asyncio.gather(*(_run_lane(lane, settings, stop) for lane in lanes))
+
+
+async def _run_lane(lane: Lane, settings: Settings, stop: asyncio.Event) -> None:
+    """Work in one lane until `stop`; lanes share nothing, so that neither waits for the other."""
     async with AsyncExitStack() as stack:
         postgres = Postgres(
             settings.postgres_url, connections=CONNECTIONS, timeout_s=settings.lease_s / 2
@@ -48,16 +55,16 @@ async def run_worker(settings: Settings) -> None:
         feeds = Feeds(redis, cap=settings.feed_cap)
         outboxes = Feeds(redis, cap=settings.outbox_cap)
         fanout = Fanout(postgres, feeds, settings, outboxes=outboxes)
-        log.info("worker started")
+        log.info("worker started", extra={"lane": lane})
         while not stop.is_set():
-            await _work(arq_worker(fanout, client, settings), stop)
-    log.info("worker ended")
+            await _work(arq_worker(lane, fanout, client, settings), stop)
+    log.info("worker ended", extra={"lane": lane})
 
 
 def arq_worker(
-    fanout: Fanout, client: ArqRedis, settings: Settings, *, burst: bool = False
+    lane: Lane, fanout: Fanout, client: ArqRedis, settings: Settings, *, burst: bool = False
 ) -> Worker:
-    """Make an arq worker that performs the jobs of the relay."""
+    """Make an arq worker that performs the jobs of the relay in one lane."""
 
     async def deliver(ctx: dict[Any, Any], *arguments: Any, **named: Any) -> None:
         (ids,) = arguments
@@ -68,12 +75,12 @@ def arq_worker(
             log.warning("delivery put off", extra={"n": len(ids), "error": str(error)})
             return
         spent_ms = round((perf_counter() - started) * 1000, 1)
-        log.info("delivered", extra={"n": len(ids), "n_done": n_done, "ms": spent_ms})
+        log.info("delivered", extra={"lane": lane, "n": len(ids), "n_done": n_done, "ms": spent_ms})
 
     return Worker(
         functions=[func(deliver, name=JOB)],
         redis_pool=client,
-        queue_name=keys.QUEUE,
+        queue_name=keys.queue(lane),
         burst=burst,
         handle_signals=False,
         max_jobs=settings.worker_jobs_at_once,

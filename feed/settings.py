@@ -49,8 +49,11 @@ class Settings:
     fanout_page: int = _setting(1_000, "Followers pushed to by one script call")
     relay_poll_s: float = _setting(0.05, "Pause of the relay when nothing is due")
     relay_batch: int = _setting(200, "Deliveries carried by one job")
+    relay_batch_slow: int = _setting(
+        16, "The same in the slow lane: few, so that workers share one large post"
+    )
     lease_s: float = _setting(10.0, "A delivery not finished by then is sent again")
-    queue_bound: int = _setting(1_000, "Jobs in the queue at which the relay waits")
+    queue_bound: int = _setting(1_000, "Jobs in the queue of a lane at which the relay waits")
     failures_until_parked: int = _setting(
         8, "Failures after which a delivery is parked with its error"
     )

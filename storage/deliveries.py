@@ -2,15 +2,18 @@
 
 Postgres owns the state of a delivery; the queue only carries ids. A lease is a `due_at` in the
 future: whoever does not settle a delivery by then, killed or slow, has it sent again. A delivery
-that is done is deleted.
+that is done is deleted. Small posts never wait behind large ones: chunks of large posts, and
+backfills, are in a lane of their own.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from storage.connections import Connection
 
+Lane = Literal["fast", "slow"]
+LANES: tuple[Lane, ...] = ("fast", "slow")
 MAX_LEASE_S = 60.0
 
 
@@ -25,7 +28,7 @@ class Leased(NamedTuple):
 _LEASE = """
 WITH due AS (
     SELECT id FROM deliveries
-    WHERE state = 'pending' AND due_at <= now()
+    WHERE lane = %(lane)s AND state = 'pending' AND due_at <= now()
     ORDER BY due_at, id
     LIMIT %(limit)s
     FOR UPDATE SKIP LOCKED
@@ -38,9 +41,9 @@ RETURNING d.id, d.leases
 """
 
 
-async def lease(connection: Connection, *, limit: int, lease_s: float) -> list[Leased]:
-    """Lease the deliveries that were due for longest, at most `limit`; return them by id."""
-    values = {"limit": limit, "lease_s": lease_s, "max_s": max(lease_s, MAX_LEASE_S)}
+async def lease(connection: Connection, lane: Lane, *, limit: int, lease_s: float) -> list[Leased]:
+    """Lease the deliveries of a lane that were due for longest, at most `limit`, by id."""
+    values = {"lane": lane, "limit": limit, "lease_s": lease_s, "max_s": max(lease_s, MAX_LEASE_S)}
     rows = await connection.execute(_LEASE, values)
     return sorted(Leased(*row) for row in await rows.fetchall())
 
@@ -144,8 +147,9 @@ async def postpone(connection: Connection, later: Sequence[Later]) -> None:
 
 
 class Chunk(NamedTuple):
-    """One range of followers (after, until] of an event, a delivery of its own."""
+    """One range of followers (after, until] of an author's event, a delivery of its own."""
 
+    author_id: int
     event_id: Any
     chunk: int
     after_follower: int
@@ -154,13 +158,13 @@ class Chunk(NamedTuple):
 
 # A plan that is made twice adds nothing: the chunks of the first cover every follower.
 _SPLIT = """
-INSERT INTO deliveries (event_id, chunk, after_follower, until_follower)
-SELECT * FROM unnest(%s::uuid[], %s::integer[], %s::bigint[], %s::bigint[])
+INSERT INTO deliveries (lane, author_id, event_id, chunk, after_follower, until_follower)
+SELECT 'slow', * FROM unnest(%s::bigint[], %s::uuid[], %s::integer[], %s::bigint[], %s::bigint[])
 ON CONFLICT (event_id, chunk) DO NOTHING
 """
 
 
 async def split(connection: Connection, chunks: Sequence[Chunk]) -> None:
-    """Owe each chunk as a delivery of its own."""
+    """Owe each chunk as a delivery of its own, in the slow lane."""
     if chunks:
         await connection.execute(_SPLIT, [list(column) for column in zip(*chunks, strict=True)])

@@ -17,8 +17,11 @@ class Backlog(NamedTuple):
 
 _BACKLOG = """
 SELECT (SELECT count(*) FROM (SELECT FROM deliveries WHERE state = 'pending' LIMIT %s) AS counted),
-       coalesce(extract(epoch FROM now() - min(created_at)), 0)::float8
-  FROM deliveries WHERE state = 'pending'
+       coalesce(extract(epoch FROM now() - min(oldest.created_at)), 0)::float8
+  FROM (VALUES ('fast'), ('slow')) AS lanes (lane)
+  LEFT JOIN LATERAL (
+      SELECT created_at FROM deliveries WHERE lane = lanes.lane AND state = 'pending'
+      ORDER BY created_at LIMIT 1) AS oldest ON true
 """
 
 

@@ -10,17 +10,20 @@ snap:{viewer}:ID         snapshots.store  packed slate                   one sla
 snaps:{viewer}           snapshots.store  ZSET of open snapshots         snapshots_per_viewer; same
 chain:{viewer}:ID:NONCE  snapshots.store  packed ids looked at           served_memory(_ttl_s)
 feeds:run_id             storage.restarts the server's run id            one value
-arq:*                    arq (queue_url)  jobs                           queue_bound; a day
+foryou:deliveries:LANE   arq (queue_url)  ZSET of jobs that wait         queue_bound; none
+arq:*                    arq (queue_url)  the jobs                       queue_bound; a day
 """
-
-QUEUE = "foryou:deliveries"
-"""The arq queue of deliveries."""
 
 RUN_ID = "feeds:run_id"
 """Under which run of the server the cached lists were written."""
 
 FEED_PATTERN = "feed:{*}"
 OUTBOX_PATTERN = "outbox:{*}"
+
+
+def queue(lane: str) -> str:
+    """Name the arq queue of a lane of deliveries."""
+    return f"foryou:deliveries:{lane}"
 
 
 def feed(viewer_id: int) -> str:

@@ -35,9 +35,12 @@ _APPEND = """
 WITH appended AS (
     INSERT INTO outbox_events (aggregatetype, aggregateid, type, payload)
     SELECT * FROM unnest(%s::text[], %s::text[], %s::text[], %s::jsonb[])
-    RETURNING id
+    RETURNING id, type, payload
 )
-INSERT INTO deliveries (event_id) SELECT id FROM appended
+INSERT INTO deliveries (event_id, lane, author_id)
+SELECT id, CASE WHEN type = 'author.backfill' THEN 'slow' ELSE 'fast' END,
+       CASE WHEN type = 'author.backfill' THEN (payload ->> 'author_id')::bigint END
+FROM appended
 """
 
 

@@ -101,7 +101,7 @@ def test_a_thousand_posts_arrive_once_though_worker_and_relay_are_killed_amid_th
         ):
             written.append(post)
             if n in (300, 600):
-                product.signal("worker", signal.SIGKILL)
+                product.signal("worker-fast", signal.SIGKILL)
                 product.signal("relay", signal.SIGKILL)
     everything = {*written, *world.expected}
     eventually(lambda: everything <= set(product.walk(world.reader, "chronological")), 60)
@@ -117,7 +117,7 @@ def test_an_author_sees_the_own_post_at_once_though_every_worker_stands_still(
 ) -> None:
     author = world.followed[0]
     product.walk(author, mode)
-    stopped = {name: product.pids()[name] for name in ("worker", "relay")}
+    stopped = {name: product.pids()[name] for name in ("worker-fast", "worker-slow", "relay")}
     try:
         for name in stopped:
             product.signal(name, signal.SIGSTOP)

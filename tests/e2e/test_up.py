@@ -21,7 +21,8 @@ PROGRAMS = {
     "postgres": b"postgres",
     "valkey": b"valkey-server",
     "relay": b"relay",
-    "worker": b"worker",
+    "worker-fast": b"fast",
+    "worker-slow": b"slow",
     "api": b"serve",
 }
 
@@ -135,7 +136,7 @@ def test_it_runs_on_servers_that_are_given_and_the_doctor_judges_them(
     folder: Path, database_url: str, redis_url: str
 ) -> None:
     with Product(folder / "data", "--postgres", database_url, "--redis", redis_url) as product:
-        assert set(product.pids()) == {"relay", "worker", "api"}
+        assert set(product.pids()) == {"relay", "worker-fast", "worker-slow", "api"}
         assert product.info["postgres_url"] == database_url
         assert product.walk(product.info["users"][0], "ranked")
     seen = run("doctor", FORYOU_POSTGRES_URL=database_url, FORYOU_REDIS_URL=redis_url)

@@ -103,7 +103,7 @@ class World:
         rows = await self.rows("SELECT id FROM deliveries ORDER BY id")
         return [id for (id,) in rows]
 
-    async def rows(self, query: Any, values: Sequence[Any] = ()) -> list[Any]:
+    async def rows(self, query: Any, values: Any = ()) -> list[Any]:
         async with self.postgres.connection() as connection:
             return await (await connection.execute(query, values)).fetchall()
 

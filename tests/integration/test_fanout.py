@@ -53,7 +53,8 @@ async def test_delivering_twice_and_out_of_order_changes_nothing(world: World) -
         await world.fanout.deliver([id])
     assert await world.owed() == []
     async with world.postgres.connection() as connection:
-        await deliveries.split(connection, [deliveries.Chunk(e, 0, 0, 2**62) for (e,) in again])
+        redelivered = [deliveries.Chunk(AUTHOR, event, 1, 0, 2**62) for (event,) in again]
+        await deliveries.split(connection, redelivered)
     await world.drain()
     assert await world.feed(1) == [3, 2, 1]
 
@@ -211,8 +212,11 @@ async def test_an_import_forgets_every_list_and_a_deleted_user_theirs(world: Wor
     assert await world.feed(2) is None
 
 
-async def leased(connection: Connection, limit: int = 10) -> list[tuple[int, int]]:
-    return [tuple(each) for each in await deliveries.lease(connection, limit=limit, lease_s=10)]  # type: ignore[misc]
+async def leased(
+    connection: Connection, limit: int = 10, lane: deliveries.Lane = "fast"
+) -> list[tuple[int, int]]:
+    found = await deliveries.lease(connection, lane, limit=limit, lease_s=10)
+    return [(each.id, each.leases) for each in found]
 
 
 async def test_a_lease_hides_a_delivery_until_it_ends_and_then_doubles(world: World) -> None:

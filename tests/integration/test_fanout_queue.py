@@ -19,11 +19,13 @@ from feed.errors import Unavailable
 from feed.settings import Settings
 from storage import keys
 from storage.connections import Postgres, RedisClient
-from storage.deliveries import Leased
+from storage.deliveries import Lane, Leased
 from storage.restarts import Restarts
 from tests.integration.fanout_world import AUTHOR, World
 
 pytestmark = pytest.mark.anyio
+
+QUEUE = keys.queue("fast")
 
 
 @pytest.fixture
@@ -43,9 +45,9 @@ async def client(redis_url: str) -> AsyncIterator[ArqRedis]:
     await client.aclose()
 
 
-async def work(world: World, client: ArqRedis) -> int:
-    """Run a worker until the queue is empty; return how many jobs it finished."""
-    worker = arq_worker(world.fanout, client, world.settings, burst=True)
+async def work(world: World, client: ArqRedis, lane: Lane = "fast") -> int:
+    """Run a worker until the queue of a lane is empty; return how many jobs it finished."""
+    worker = arq_worker(lane, world.fanout, client, world.settings, burst=True)
     return await worker.run_check()
 
 
@@ -56,11 +58,11 @@ async def lease_ends(world: World) -> None:
 async def test_posts_travel_in_one_job_and_leave_no_trace_in_the_queue(
     world: World, client: ArqRedis, redis: RedisClient
 ) -> None:
-    relay = Relay(world.postgres, Queue(client), world.settings)
+    relay = Relay(world.postgres, Queue(client, "fast"), world.settings)
     for id in (1, 2, 3):
         await world.post(id)
     assert await relay.step() == world.settings.relay_poll_s
-    assert await client.zcard(keys.QUEUE) == 1
+    assert await client.zcard(QUEUE) == 1
     assert await work(world, client) == 1
     assert await world.owed() == []
     assert await world.feed(1) == [3, 2, 1]
@@ -69,7 +71,7 @@ async def test_posts_travel_in_one_job_and_leave_no_trace_in_the_queue(
 
 
 async def test_a_full_batch_is_followed_by_the_next_at_once(world: World, client: ArqRedis) -> None:
-    relay = Relay(world.postgres, Queue(client), replace(world.settings, relay_batch=2))
+    relay = Relay(world.postgres, Queue(client, "fast"), replace(world.settings, relay_batch=2))
     for id in (1, 2, 3):
         await world.post(id)
     assert await relay.step() == 0
@@ -79,7 +81,7 @@ async def test_a_full_batch_is_followed_by_the_next_at_once(world: World, client
 
 
 async def test_a_full_queue_leases_nothing(world: World, client: ArqRedis) -> None:
-    relay = Relay(world.postgres, Queue(client), replace(world.settings, queue_bound=1))
+    relay = Relay(world.postgres, Queue(client, "fast"), replace(world.settings, queue_bound=1))
     await world.post(1)
     await relay.step()
     await world.post(2)
@@ -89,7 +91,7 @@ async def test_a_full_queue_leases_nothing(world: World, client: ArqRedis) -> No
 
 async def test_without_redis_the_backlog_stays_in_postgres(world: World) -> None:
     nowhere = open_queue("redis://127.0.0.1:1/0")
-    relay = Relay(world.postgres, Queue(nowhere), world.settings)
+    relay = Relay(world.postgres, Queue(nowhere, "fast"), world.settings)
     await world.post(1)
     with pytest.raises(Unavailable):
         await relay.step()
@@ -104,19 +106,19 @@ async def test_a_job_that_cannot_be_put_is_not_leased(world: World, client: ArqR
 
     await world.post(1)
     with pytest.raises(Unavailable):
-        await Relay(world.postgres, Broken(client), world.settings).step()
+        await Relay(world.postgres, Broken(client, "fast"), world.settings).step()
     assert await world.rows("SELECT leases FROM deliveries") == [(0,)]
 
 
 async def test_a_job_lost_with_redis_is_sent_again_when_its_lease_ends(
     world: World, client: ArqRedis, redis: RedisClient
 ) -> None:
-    relay = Relay(world.postgres, Queue(client), world.settings)
+    relay = Relay(world.postgres, Queue(client, "fast"), world.settings)
     await world.post(1)
     await relay.step()
-    await redis.delete(keys.QUEUE)
+    await redis.delete(QUEUE)
     await relay.step()
-    assert await client.zcard(keys.QUEUE) == 0
+    assert await client.zcard(QUEUE) == 0
     await lease_ends(world)
     await relay.step()
     await work(world, client)
@@ -126,7 +128,7 @@ async def test_a_job_lost_with_redis_is_sent_again_when_its_lease_ends(
 async def test_a_job_that_was_sent_twice_runs_twice_without_harm(
     world: World, client: ArqRedis
 ) -> None:
-    relay = Relay(world.postgres, Queue(client), world.settings)
+    relay = Relay(world.postgres, Queue(client, "fast"), world.settings)
     await world.post(1)
     await relay.step()
     await lease_ends(world)
@@ -138,7 +140,7 @@ async def test_a_job_that_was_sent_twice_runs_twice_without_harm(
 async def test_the_same_job_is_refused_and_another_lease_is_another_job(
     client: ArqRedis, redis: RedisClient
 ) -> None:
-    queue = Queue(client)
+    queue = Queue(client, "fast")
     assert await queue.put([Leased(1, 1), Leased(2, 1)])
     assert not await queue.put([Leased(1, 1), Leased(2, 1)])
     assert await queue.put([Leased(1, 2), Leased(2, 1)])
