@@ -10,10 +10,10 @@ import orjson
 from fastapi import APIRouter, Header, Response
 
 from api.deps import Asking, Now, Services, Wired, query_is
-from api.parameters import PathId, epoch_ms
+from api.parameters import PathId, epoch_ms, time_text
 from api.schemas import PostEdit, PostFields, post_document
 from feed.errors import Invalid, NotAllowed, NotFound
-from storage import idempotency, posts
+from storage import idempotency, posts, receipts
 from storage.authored import Post, authored_post
 from storage.connections import Connection
 from storage.page import visible_posts
@@ -59,6 +59,23 @@ async def read(post_id: PathId, caller: Asking, services: Wired) -> dict[str, An
     """Read a post that the caller may see."""
     async with services.postgres.connection() as connection:
         return await _visible(connection, caller.user_id, post_id)
+
+
+@router.get("/posts/{post_id}/delivery")
+async def delivery(post_id: PathId, caller: Asking, services: Wired) -> dict[str, Any]:
+    """Say how far one's own post got; with the scope `admin`, anyone's."""
+    async with services.postgres.connection() as connection:
+        found = await receipts.delivered(connection, post_id)
+    if found is None or (found.author_id != caller.user_id and "admin" not in caller.scopes):
+        raise NotFound("There is no such post.")
+    return {
+        "delivery": found.delivery,
+        "feeds": found.n_feeds,
+        "inactive": found.n_inactive,
+        "pending": found.pending,
+        "parked": found.parked,
+        "last_at": time_text(found.last_at) if found.last_at else None,
+    }
 
 
 @router.patch("/posts/{post_id}")

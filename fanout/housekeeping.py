@@ -13,7 +13,7 @@ from typing import Any
 from fanout.lifetime import repeat
 from fanout.plan import thresholds
 from feed.settings import Settings
-from storage import engagements, followers, idempotency, keys, outbox_events
+from storage import engagements, followers, idempotency, keys, outbox_events, receipts
 from storage.author_delivery import owe_switches
 from storage.connections import Connection, Postgres
 from storage.feeds import Feeds
@@ -68,13 +68,15 @@ class Housekeeping:
             await owe_switches(connection, counted, pull_from=pull_from, push_below=push_below)
 
     async def tidy(self) -> float:
-        """Make the partitions of the coming days; prune events and keys that are over."""
+        """Make the partitions of the coming days; prune events, receipts and keys that are over."""
         pruned = 0
         async with self._alone("tidy") as connection:
             if connection is not None:
                 await ensure_partitions(connection, datetime.now(UTC).date())
                 keep_s = self._settings.outbox_keep_s
                 pruned = await outbox_events.prune(connection, keep_s, limit=BATCH)
+                keep_s = self._settings.receipts_keep_s
+                pruned = max(pruned, await receipts.prune(connection, keep_s, limit=BATCH))
                 await idempotency.prune(connection)
         return 0.0 if pruned >= BATCH else DAILY_WORK_EVERY_S
 

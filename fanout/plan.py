@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import NamedTuple
 
 from feed.order import MAX_ID
 from feed.settings import Settings
@@ -11,9 +12,18 @@ FIRST_RETRY_S = 0.25
 LAST_RETRY_S = 60.0
 
 
+class Reached(NamedTuple):
+    """How far a post got: feeds that took it, and followers left out as inactive."""
+
+    n_feeds: int = 0
+    n_inactive: int = 0
+
+
 @dataclass(frozen=True)
 class Done:
-    """A delivery has nothing left to do."""
+    """A delivery has nothing left to do; `reached` when it brought a post somewhere."""
+
+    reached: Reached | None = None
 
 
 @dataclass(frozen=True)
@@ -26,10 +36,14 @@ class Again:
 
 @dataclass(frozen=True)
 class Split:
-    """A delivery is replaced by one for each range (after, until] of an author's followers."""
+    """A delivery is replaced by one for each range (after, until] of an author's followers.
+
+    `pull_meanwhile`: readers pull the author until these are done.
+    """
 
     author_id: int
     ranges: Sequence[tuple[int, int]]
+    pull_meanwhile: bool = False
 
 
 @dataclass(frozen=True)
@@ -70,6 +84,45 @@ def reaches_followers(delivery: str, readers_pull: bool, policy: str) -> bool:
     return policy != "pull" and (delivery == "push" or not readers_pull)
 
 
+def takes_slow_lane(followers: int, threshold: int | None) -> bool:
+    """Say whether posts of an author with so many followers wait behind others, under lag.
+
+    >>> takes_slow_lane(5_000, 5_000), takes_slow_lane(4_999, 5_000), takes_slow_lane(5_000, None)
+    (True, False, False)
+    """
+    return threshold is not None and followers >= threshold
+
+
+def is_calm(lag_s: float, settings: Settings) -> bool:
+    """Say whether so little lag lets the threshold rise, when it lasts."""
+    return lag_s < settings.lag_bound_s / 2
+
+
+def next_threshold(
+    threshold: int | None, *, lag_s: float, changed_s: float, calm_s: float, settings: Settings
+) -> int | None:
+    """Halve the threshold while delivery is late, double it after a long calm.
+
+    Args:
+        threshold: Followers from which posts take the slow lane; None: no pressure.
+        lag_s: Age of the oldest delivery that readers miss.
+        changed_s: Since the threshold was last changed.
+        calm_s: Since the lag was last not calm.
+        settings: The bounds; only `hybrid` delivery knows pressure.
+    """
+    highest = settings.pull_from_followers  # from here up an author is pulled anyway
+    if settings.delivery != "hybrid":
+        return None
+    if lag_s > settings.lag_bound_s:
+        if changed_s < settings.lag_step_s:
+            return threshold
+        lower = min(threshold or highest, highest) // 2
+        return min(max(lower, settings.lag_lowest_followers), highest)
+    if threshold is None or min(changed_s, calm_s) < settings.lag_recover_s:
+        return threshold
+    return threshold * 2 if threshold * 2 < highest else None
+
+
 class Step(Enum):
     """The next step of an author between push and pull."""
 
@@ -92,14 +145,18 @@ def next_step(
     followers: int,
     readers_pull: bool,
     writers_pull: bool,
+    because: str,
     settled_s: float,
     settings: Settings,
 ) -> Step:
-    """Choose the next step of an author, who has been in this state for `settled_s`."""
+    """Choose the next step of an author, who has been in this state for `settled_s`.
+
+    Who is pulled because of lag is pushed as well: for the count it is as if not pulled.
+    """
     pull_from, push_below = thresholds(settings)
     if settings.delivery == "pull":
         return Step.STAY
-    if not readers_pull:
+    if not readers_pull or because == "lag":
         return Step.TELL_READERS if followers >= pull_from else Step.STAY
     if followers < push_below:
         return Step.PUSH_AGAIN

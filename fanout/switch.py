@@ -19,7 +19,7 @@ from storage import keys
 from storage.author_delivery import State, advance, state_of
 from storage.connections import Connection, Postgres
 from storage.feeds import Feeds
-from storage.followers import active_followers
+from storage.followers import FollowerPage, follower_page
 from storage.outbox_events import append
 
 MERGES_AT_ONCE = 16
@@ -51,6 +51,7 @@ class Switch:
                 followers=state.follower_count,
                 readers_pull=state.readers_pull,
                 writers_pull=state.writers_pull,
+                because=state.because,
                 settled_s=state.settled_s,
                 settings=self._settings,
             )
@@ -97,10 +98,10 @@ class Switch:
                     return Done()
                 page = await self._page(connection, author_id, after)
             merge = partial(self._merge, asyncio.Semaphore(MERGES_AT_ONCE), ids, ms, floor_ms)
-            await asyncio.gather(*map(merge, page))
-            if len(page) < self._settings.fanout_page:
+            await asyncio.gather(*map(merge, page.active))
+            if page.next_after is None:
                 return await self._stop_pulling(author_id, since)
-            after = page[-1]
+            after = page.next_after
         return Again(after_s=0, after_follower=after)
 
     async def _merge(
@@ -114,8 +115,8 @@ class Switch:
         async with at_once:
             await self._feeds.merge(keys.feed(follower_id), ids, ms, floor_ms)
 
-    async def _page(self, connection: Connection, author_id: int, after: int) -> list[int]:
-        return await active_followers(
+    async def _page(self, connection: Connection, author_id: int, after: int) -> FollowerPage:
+        return await follower_page(
             connection,
             author_id,
             after=after,

@@ -12,16 +12,19 @@ from datetime import datetime
 from time import monotonic
 
 from fanout.new_posts import NewPosts
-from fanout.plan import Again, Done, Outcome, PutBack, Split, retry_after_s, thresholds
+from fanout.plan import Again, Done, Outcome, PutBack, Reached, Split, retry_after_s, thresholds
 from fanout.reconcile import reconcile
 from fanout.switch import Switch
 from feed.errors import Unavailable
 from feed.settings import Settings
-from storage import deliveries, keys
+from storage import deliveries, keys, receipts
 from storage.author_delivery import owe_switches
 from storage.connections import Postgres
 from storage.deliveries import Chunk, Delivery, Failure, Later
 from storage.feeds import Feeds
+from storage.followers import FollowerPage
+from storage.pressure import pull_meanwhile
+from storage.receipts import Receipt
 
 log = logging.getLogger(__name__)
 
@@ -142,7 +145,7 @@ class Fanout:
             if each.chunk:
                 bounds = each.after_follower, each.until_follower
                 return await self._new_posts.deliver_chunk(post, *bounds)
-            return await self._new_posts.deliver(post, pages.get(post.author_id, []))
+            return await self._new_posts.deliver(post, pages.get(post.author_id, FollowerPage()))
 
         return await self._each(batch, deliver, self._posts_at_once)
 
@@ -205,13 +208,17 @@ class Fanout:
 
     async def _settle(self, pairs: Sequence[tuple[Delivery, Result]]) -> None:
         failures = await self._failures([(d, r) for d, r in pairs if isinstance(r, BaseException)])
+        splits = [r for _, r in pairs if isinstance(r, Split)]
+        late = [split.author_id for split in splits if split.pull_meanwhile]
         chunks = [chunk for d, r in pairs for chunk in _chunks(d, r)]
         done = [d.id for d, r in pairs if isinstance(r, Done | Split)]
         not_begun = [d.id for d, r in pairs if isinstance(r, PutBack)]
         later = [Later(d.id, r.after_s, r.after_follower) for d, r in pairs if isinstance(r, Again)]
         async with self._postgres.transaction() as connection:
+            await pull_meanwhile(connection, late)
             await deliveries.split(connection, chunks)
             await deliveries.finish(connection, done)
+            await receipts.write(connection, [each for d, r in pairs for each in _receipts(d, r)])
             await deliveries.put_back(connection, not_begun)
             await deliveries.postpone(connection, later)
             await deliveries.fail(connection, failures)
@@ -259,3 +266,12 @@ def _chunks(delivery: Delivery, result: Result) -> list[Chunk]:
         Chunk(result.author_id, delivery.event_id, chunk, after, until)
         for chunk, (after, until) in enumerate(result.ranges, start=1)
     ]
+
+
+def _receipts(delivery: Delivery, result: Result) -> list[Receipt]:
+    """Note how far a post got; a plan has got nowhere yet, and starts its receipt over."""
+    if isinstance(result, Split):
+        return [Receipt(delivery.payload["post_id"], delivery.chunk, *Reached())]
+    if isinstance(result, Done) and result.reached is not None:
+        return [Receipt(delivery.payload["post_id"], delivery.chunk, *result.reached)]
+    return []

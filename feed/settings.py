@@ -36,6 +36,15 @@ class Settings:
         10.0, "Readers know of a pulled author this long before writers stop pushing"
     )
 
+    lag_bound_s: float = _setting(10.0, "Delivery later than this is lag")
+    lag_step_s: float = _setting(
+        5.0, "Under lag the threshold of pulled authors halves at most this often"
+    )
+    lag_lowest_followers: int = _setting(1_000, "It does not fall below this")
+    lag_recover_s: float = _setting(
+        60.0, "It doubles after so long with less than half the lag, up to where it began"
+    )
+
     feed_cap: int = _setting(500, "Entries kept in a pushed feed")
     outbox_cap: int = _setting(500, "Entries kept in an author's outbox")
     feed_ttl_s: int = _setting(14 * 86400, "A feed expires this long after the last visit")
@@ -82,6 +91,7 @@ class Settings:
     affinity_half_life_s: int = _setting(30 * 86400, "Strength of an affinity halves in this time")
     aggregate_every_s: float = _setting(0.5, "Pause between two folds of counters and affinity")
     outbox_keep_s: int = _setting(2 * 3600, "Delivered outbox events are kept this long")
+    receipts_keep_s: int = _setting(30 * 86400, "How far a post got can be asked for this long")
 
     def __post_init__(self) -> None:
         """Check what can be checked without a server."""

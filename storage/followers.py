@@ -1,23 +1,41 @@
-"""Who is to be pushed to: active followers in pages by id, and the count of all followers.
+"""Who is to be pushed to: follow edges in pages by id, and the count of all followers.
 
-An inactive follower has no cached feed (it expires sooner) and gets a rebuilt one on return.
+A page holds so many edges, active or not, so that it touches no more rows than it holds. An
+inactive follower has no cached feed (it expires sooner) and gets a rebuilt one on return.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+from feed.order import MAX_ID
 from storage.connections import Connection
 
+
+@dataclass(frozen=True)
+class FollowerPage:
+    """One page of an author's followers by id: the active ones, ascending, and how many are not.
+
+    `next_after` is where the next page begins; None: this one reaches the end.
+    """
+
+    active: Sequence[int] = ()
+    n_inactive: int = 0
+    next_after: int | None = None
+
+
+# The subquery is one index look-up an edge under any plan; a join may choose to read all visits.
 _PAGE = """
-SELECT f.follower_id
-FROM follows f JOIN user_activity a ON a.user_id = f.follower_id
-WHERE f.followee_id = %s AND f.follower_id > %s AND f.follower_id <= %s
-  AND a.last_seen_at > now() - make_interval(secs => %s)
-ORDER BY f.follower_id
-LIMIT %s
+SELECT follower_id,
+       coalesce((SELECT a.last_seen_at > now() - make_interval(secs => %(inactive_after_s)s)
+                   FROM user_activity a WHERE a.user_id = edge.follower_id), false)
+FROM (SELECT follower_id FROM follows
+      WHERE followee_id = %(author)s AND follower_id > %(after)s AND follower_id <= %(until)s
+      ORDER BY follower_id LIMIT %(limit)s) AS edge
+ORDER BY follower_id
 """
 
 
-async def active_followers(
+async def follower_page(
     connection: Connection,
     author_id: int,
     *,
@@ -25,38 +43,48 @@ async def active_followers(
     until: int,
     inactive_after_s: float,
     limit: int,
-) -> list[int]:
-    """Return one page of an author's active followers with ids in (after, until], ascending."""
-    values = [author_id, after, until, inactive_after_s, limit]
-    rows = await connection.execute(_PAGE, values)
-    return [follower_id for (follower_id,) in await rows.fetchall()]
+) -> FollowerPage:
+    """Return the page of at most `limit` followers with ids in (after, until]."""
+    values = {
+        "author": author_id,
+        "after": after,
+        "until": until,
+        "inactive_after_s": inactive_after_s,
+        "limit": limit,
+    }
+    rows = await (await connection.execute(_PAGE, values)).fetchall()
+    return _page(rows, limit, until)
 
 
 _FIRST_PAGES = """
-SELECT author_id, follower_id
+SELECT author_id, follower_id,
+       coalesce((SELECT a.last_seen_at > now() - make_interval(secs => %s)
+                   FROM user_activity a WHERE a.user_id = edge.follower_id), false)
 FROM unnest(%s::bigint[]) AS author (author_id)
 CROSS JOIN LATERAL (
-    SELECT f.follower_id
-    FROM follows f JOIN user_activity a ON a.user_id = f.follower_id
-    WHERE f.followee_id = author_id
-      AND a.last_seen_at > now() - make_interval(secs => %s)
-    ORDER BY f.follower_id
-    LIMIT %s
-) AS page
+    SELECT follower_id FROM follows WHERE followee_id = author_id ORDER BY follower_id LIMIT %s
+) AS edge
+ORDER BY author_id, follower_id
 """
 
 
 async def first_pages(
     connection: Connection, author_ids: Sequence[int], *, inactive_after_s: float, limit: int
-) -> dict[int, list[int]]:
-    """Return the first page of active followers of each of these authors, in one query."""
+) -> dict[int, FollowerPage]:
+    """Return the first page of at most `limit` followers of each of these authors, in one query."""
     if not author_ids:
         return {}
-    rows = await connection.execute(_FIRST_PAGES, [list(author_ids), inactive_after_s, limit])
-    pages: dict[int, list[int]] = {author_id: [] for author_id in author_ids}
-    for author_id, follower_id in await rows.fetchall():
-        pages[author_id].append(follower_id)
-    return pages
+    rows = await connection.execute(_FIRST_PAGES, [inactive_after_s, list(author_ids), limit])
+    pages: dict[int, list[tuple[int, bool]]] = {author_id: [] for author_id in author_ids}
+    for author_id, follower_id, active in await rows.fetchall():
+        pages[author_id].append((follower_id, active))
+    return {author_id: _page(page, limit, MAX_ID) for author_id, page in pages.items()}
+
+
+def _page(rows: Sequence[tuple[int, bool]], limit: int, until: int) -> FollowerPage:
+    active = [follower_id for follower_id, is_active in rows if is_active]
+    more = len(rows) == limit and rows[-1][0] < until
+    return FollowerPage(active, len(rows) - len(active), rows[-1][0] if more else None)
 
 
 _EVERY = """
