@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 
 from fanout.housekeeping import Housekeeping
 from fanout.lifetime import once, repeat, stop_on_signals
+from fanout.pressure import UnderLag
 from fanout.queue import Queue, open_queue
 from feed.settings import Settings
 from storage.connections import Postgres, open_redis
@@ -66,6 +67,7 @@ async def run_relay(settings: Settings) -> None:
         log.info("relay started")
         await asyncio.gather(
             *(repeat(f"relay {each.lane}", each.step, stop) for each in relays),
+            repeat("pressure", UnderLag(postgres, settings).step, stop),
             once("start", housekeeping.begin, stop),
             *housekeeping.loops(stop),
         )

@@ -1,8 +1,9 @@
 """How an author's posts reach followers: pushed into feeds, or pulled from the author's outbox.
 
 Decided per post inside its transaction; switched by `fanout.switch`, one step at a time.
-Both flags of an author change through `advance` only, each step naming the state that it leaves,
-so that two switches of one author can never overlap.
+Both flags of an author change through `advance`, each step naming the state that it leaves, so
+that two switches of one author can never overlap; under lag, `storage.pressure` lets readers pull
+an author who is pushed all the while.
 """
 
 from collections.abc import Sequence
@@ -17,6 +18,8 @@ from storage.outbox_events import Event, append_many
 
 Delivery = Literal["push", "pull"]
 Policy = Literal["hybrid", "push", "pull"]
+Because = Literal["size", "lag", "cost"]
+"""Why an author is pulled."""
 
 
 # FOR SHARE: a switch back to push waits for posts in flight, so that its backfill sees them.
@@ -56,13 +59,15 @@ class State(NamedTuple):
     follower_count: int
     readers_pull: bool
     writers_pull: bool
+    because: Because
     changed_at: datetime | None  # None: never switched
     settled_s: float  # since changed_at
 
 
 _STATE = """
 SELECT u.follower_count, coalesce(d.readers_pull, false), coalesce(d.writers_pull, false),
-       d.changed_at, coalesce(extract(epoch FROM now() - d.changed_at), 0)::float8
+       coalesce(d.because, 'size'), d.changed_at,
+       coalesce(extract(epoch FROM now() - d.changed_at), 0)::float8
 FROM users u LEFT JOIN author_delivery d ON d.author_id = u.id
 WHERE u.id = %s
 """
@@ -83,7 +88,7 @@ RETURNING changed_at
 """
 _ADVANCE = """
 UPDATE author_delivery
-SET readers_pull = %s, writers_pull = %s, changed_at = clock_timestamp()
+SET readers_pull = %s, writers_pull = %s, because = 'size', changed_at = clock_timestamp()
 WHERE author_id = %s AND changed_at = %s
 RETURNING changed_at
 """
@@ -117,7 +122,7 @@ _CROSSED = """
 SELECT u.id FROM users u LEFT JOIN author_delivery d ON d.author_id = u.id
 WHERE (u.id = ANY(%(authors)s::bigint[]) OR %(authors)s::bigint[] IS NULL)
   AND CASE WHEN d.writers_pull THEN u.follower_count < %(push_below)s
-           WHEN d.readers_pull THEN %(authors)s::bigint[] IS NULL
+           WHEN d.readers_pull AND d.because <> 'lag' THEN %(authors)s::bigint[] IS NULL
            ELSE u.follower_count >= %(pull_from)s END
 ORDER BY u.id
 """

@@ -194,18 +194,27 @@ async def _row(connection: Connection, query: Any, post_id: int) -> tuple[Any, .
 
 
 class Deliverable(NamedTuple):
-    """A post as fan-out needs it; `readers_pull` says how its author is read now."""
+    """A post as fan-out needs it, and how its author stands now.
+
+    `readers_pull`: because of lag does not count, since such an author is pushed as well.
+    `slow_from`: under lag, the followers from which posts take the slow lane.
+    """
 
     id: int
     author_id: int
     ms: int
     delivery: Delivery
     readers_pull: bool
+    followers: int
+    slow_from: int | None
 
 
 _DELIVERABLE = """
-SELECT p.id, p.author_id, p.effective_ms, p.delivery, coalesce(d.readers_pull, false)
-FROM posts p LEFT JOIN author_delivery d ON d.author_id = p.author_id
+SELECT p.id, p.author_id, p.effective_ms, p.delivery,
+       coalesce(d.readers_pull AND d.because <> 'lag', false), u.follower_count,
+       (SELECT threshold FROM delivery_pressure)
+FROM posts p JOIN users u ON u.id = p.author_id
+LEFT JOIN author_delivery d ON d.author_id = p.author_id
 WHERE p.id = ANY(%s) AND p.deleted_at IS NULL
 """
 
