@@ -215,13 +215,15 @@ class Fanout:
         not_begun = [d.id for d, r in pairs if isinstance(r, PutBack)]
         later = [Later(d.id, r.after_s, r.after_follower) for d, r in pairs if isinstance(r, Again)]
         async with self._postgres.transaction() as connection:
-            await pull_meanwhile(connection, late)
+            pulled = await pull_meanwhile(connection, late)
             await deliveries.split(connection, chunks)
             await deliveries.finish(connection, done)
             await receipts.write(connection, [each for d, r in pairs for each in _receipts(d, r)])
             await deliveries.put_back(connection, not_begun)
             await deliveries.postpone(connection, later)
             await deliveries.fail(connection, failures)
+        if pulled:
+            log.info("readers pull authors because of lag", extra={"n": len(pulled)})
 
     async def _failures(self, failed: Sequence[tuple[Delivery, BaseException]]) -> list[Failure]:
         """Note what failed; while a server is gone nothing counts, so that nothing is parked."""
