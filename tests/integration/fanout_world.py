@@ -12,6 +12,7 @@ from feed.settings import Settings
 from storage import graph, keys, posts
 from storage.connections import Postgres, RedisClient
 from storage.feeds import Feeds
+from storage.outbox_events import append
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 AUTHOR, OTHER = 100, 200
@@ -75,6 +76,15 @@ class World:
     async def follow(self, *followers: int, author_id: int = AUTHOR) -> None:
         async with self.postgres.transaction() as connection:
             await graph.follow_many(connection, [(id, author_id) for id in followers])
+
+    async def cross(self, followers: int, author_id: int = AUTHOR) -> None:
+        """Count so many followers and let the count be looked at, as housekeeping does."""
+        async with self.postgres.transaction() as connection:
+            await connection.execute(
+                "UPDATE users SET follower_count = %s WHERE id = %s", [followers, author_id]
+            )
+            payload = {"author_id": author_id}
+            await append(connection, "follower_count", author_id, "author.crossed", payload)
 
     async def open(self, *viewers: int) -> None:
         """Give viewers an empty feed that is ready, as a rebuild of nothing does."""

@@ -83,12 +83,7 @@ async def test_a_full_slow_queue_stops_the_slow_lane_only(world: World, client: 
 
 async def test_a_backfill_is_slow_work_of_its_author(world: World) -> None:
     await world.rows("INSERT INTO author_delivery VALUES (%s, true, true) RETURNING 1", [AUTHOR])
-    await world.rows(
-        "WITH e AS (INSERT INTO outbox_events (aggregatetype, aggregateid, type, payload)"
-        " VALUES ('follower_count', '1', 'author.crossed', %s) RETURNING id)"
-        " INSERT INTO deliveries (event_id) SELECT id FROM e RETURNING id",
-        ['{"author_id": 100}'],
-    )
+    await world.cross(3)
     await world.fanout.deliver(await world.owed())
     assert await owed(world) == [("slow", 0, AUTHOR)]
 

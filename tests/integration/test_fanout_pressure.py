@@ -249,21 +249,11 @@ async def test_a_post_that_was_to_be_pulled_is_pushed_while_lag_is_why(world: Wo
 async def test_the_count_overrules_lag_and_otherwise_leaves_it_alone(world: World) -> None:
     async with world.postgres.connection() as connection:
         await pressure.pull_meanwhile(connection, [AUTHOR])
-    await crossed(world, 5)
+    await world.cross(5)
+    await world.drain()
     assert await state(world) == PULLED
-    await crossed(world, 6)
+    await world.cross(6)
+    await world.drain()
     assert await state(world) == (AUTHOR, True, True, "size")
     await under_lag(world).step()
     assert await state(world) == (AUTHOR, True, True, "size")
-
-
-async def crossed(world: World, followers: int) -> None:
-    """Let the count be looked at, and what it asks for take place."""
-    await counted(world, AUTHOR, followers)
-    await world.rows(
-        "WITH e AS (INSERT INTO outbox_events (aggregatetype, aggregateid, type, payload)"
-        " VALUES ('follower_count', '1', 'author.crossed', %s) RETURNING id)"
-        " INSERT INTO deliveries (event_id) SELECT id FROM e RETURNING id",
-        [f'{{"author_id": {AUTHOR}}}'],
-    )
-    await world.drain()
