@@ -8,10 +8,12 @@ import logging
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from time import monotonic
 from typing import Any
 
 from fanout.lifetime import repeat
 from fanout.plan import thresholds
+from fanout.recovery import Recovery
 from feed.settings import Settings
 from storage import engagements, followers, idempotency, keys, outbox_events, receipts
 from storage.author_delivery import owe_switches
@@ -24,6 +26,8 @@ from storage.restarts import Restarts
 log = logging.getLogger(__name__)
 
 RESTART_CHECK_S = 1.0
+MARK_EVERY_S = 1.0
+MARK_PAUSES = 20  # times as long as it took
 DAILY_WORK_EVERY_S = 60.0
 BATCH = 10_000
 
@@ -37,7 +41,7 @@ class Housekeeping:
         """Keep house in `postgres` and, after a restart of Redis, in `feeds`."""
         self._postgres = postgres
         self._feeds = feeds
-        self._restarts = restarts
+        self._recovery = Recovery(postgres, feeds, restarts, settings)
         self._settings = settings
 
     def loops(self, stop: asyncio.Event) -> list[Coroutine[Any, Any, None]]:
@@ -46,6 +50,7 @@ class Housekeeping:
             repeat("counters", self.fold, stop),
             repeat("partitions and pruning", self.tidy, stop),
             repeat("restart check", self.check_restart, stop),
+            repeat("mark", self.mark, stop),
         ]
 
     async def fold(self) -> float:
@@ -81,10 +86,18 @@ class Housekeeping:
         return 0.0 if pruned >= BATCH else DAILY_WORK_EVERY_S
 
     async def check_restart(self) -> float:
-        """Drop cached lists that may have lost entries with a restart of Redis."""
-        if await self._restarts.check():
-            log.warning("Redis restarted: cached lists are dropped, and rebuilt when read")
+        """Deliver again, or drop, what cached lists may have lost with a restart of Redis."""
+        await self._recovery.check()
         return RESTART_CHECK_S
+
+    async def mark(self) -> float:
+        """Note beside the cached lists up to when everything is in them.
+
+        A long backlog takes long to look at, and is looked at the less often.
+        """
+        started_s = monotonic()
+        await self._recovery.mark()
+        return max(MARK_EVERY_S, MARK_PAUSES * (monotonic() - started_s))
 
     async def begin(self) -> float:
         """Bring what other settings left behind in line with these, once at the start."""

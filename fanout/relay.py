@@ -63,7 +63,7 @@ async def run_relay(settings: Settings) -> None:
         stack.push_async_callback(client.aclose)
         relays = [Relay(postgres, Queue(client, lane), settings) for lane in LANES]
         feeds = Feeds(redis, cap=settings.feed_cap)
-        housekeeping = Housekeeping(postgres, feeds, Restarts(redis, feeds), settings)
+        housekeeping = Housekeeping(postgres, feeds, Restarts(redis), settings)
         log.info("relay started")
         await asyncio.gather(
             *(repeat(f"relay {each.lane}", each.step, stop) for each in relays),

@@ -16,11 +16,11 @@ from fanout.reconcile import newest_of
 from feed.order import MAX_ID, Ids
 from feed.settings import Settings
 from storage import keys
-from storage.author_delivery import State, advance, state_of
+from storage.author_delivery import State, advance, backfill, state_of
 from storage.connections import Connection, Postgres
 from storage.feeds import Feeds
 from storage.followers import FollowerPage, follower_page
-from storage.outbox_events import append
+from storage.outbox_events import append, append_many
 
 MERGES_AT_ONCE = 16
 
@@ -77,8 +77,7 @@ class Switch:
         if step is Step.TELL_READERS:
             return Again(after_s=self._settings.switch_grace_s)
         if step is Step.PUSH_AGAIN:
-            payload = {"author_id": author_id, "since": since.isoformat()}
-            await append(connection, "follower_count", author_id, "author.backfill", payload)
+            await append_many(connection, [backfill(author_id, since)])
         return Done()
 
     async def backfill(

@@ -9,6 +9,7 @@ an author who is pushed all the while.
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal, NamedTuple
+from uuid import UUID
 
 import numpy as np
 
@@ -145,3 +146,28 @@ async def owe_switches(
     ]
     await append_many(connection, events)
     return crossed
+
+
+# Also where readers stopped pulling: what a backfill merged may be lost. Readers pull first.
+_RESTART = """
+UPDATE author_delivery
+SET readers_pull = true, because = 'size', changed_at = clock_timestamp()
+WHERE NOT writers_pull AND author_id IN (
+    SELECT (payload ->> 'author_id')::bigint FROM outbox_events
+    WHERE (created_at >= %s OR id = ANY(%s)) AND type = 'author.backfill')
+RETURNING author_id, changed_at
+"""
+
+
+async def restart_backfills(
+    connection: Connection, since: datetime, events: Sequence[UUID]
+) -> None:
+    """Begin anew the backfills of these events and since a time, unless writers pull again."""
+    rows = await connection.execute(_RESTART, [since, list(events)])
+    await append_many(connection, [backfill(*row) for row in await rows.fetchall()])
+
+
+def backfill(author_id: int, since: datetime) -> Event:
+    """Make the event that pushes what was only pulled, for the state entered at `since`."""
+    payload = {"author_id": author_id, "since": since.isoformat()}
+    return Event("follower_count", author_id, "author.backfill", payload)

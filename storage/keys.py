@@ -9,13 +9,13 @@ outbox:{author}          storage.feeds    the same                       outbox_
 snap:{viewer}:ID         snapshots.store  packed slate                   one slate; snapshot_ttl_s
 snaps:{viewer}           snapshots.store  ZSET of open snapshots         snapshots_per_viewer; same
 chain:{viewer}:ID:NONCE  snapshots.store  packed ids looked at           served_memory(_ttl_s)
-feeds:run_id             storage.restarts the server's run id            one value
+feeds:run_id             storage.restarts run id, delivered until when   one value
 foryou:deliveries:LANE   arq (queue_url)  ZSET of jobs that wait         queue_bound; none
 arq:*                    arq (queue_url)  the jobs                       queue_bound; a day
 """
 
 RUN_ID = "feeds:run_id"
-"""Under which run of the server the cached lists were written."""
+"""Under which run of the server the cached lists were written, and what is in them."""
 
 FEED_PATTERN = "feed:{*}"
 OUTBOX_PATTERN = "outbox:{*}"

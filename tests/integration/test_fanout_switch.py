@@ -28,7 +28,7 @@ async def world(postgres: Postgres, redis: RedisClient, settings: Settings) -> W
 
 
 def housekeeping(world: World, redis: RedisClient) -> Housekeeping:
-    return Housekeeping(world.postgres, world.feeds, Restarts(redis, world.feeds), world.settings)
+    return Housekeeping(world.postgres, world.feeds, Restarts(redis), world.settings)
 
 
 async def count(world: World, followers: int) -> None:

@@ -125,7 +125,7 @@ async def test_receipts_are_forgotten_with_time(world: World, redis: RedisClient
     await world.rows(
         "UPDATE delivery_receipts SET at = now() - interval '31 days' WHERE post_id = 7 RETURNING 1"
     )
-    restarts = Restarts(redis, world.feeds)
+    restarts = Restarts(redis)
     await Housekeeping(world.postgres, world.feeds, restarts, world.settings).tidy()
     assert await world.rows("SELECT post_id FROM delivery_receipts") == [(8,)]
 

@@ -1,0 +1,317 @@
+"""Redis restarts from an old dump: what its lists lost is delivered again, no list is dropped."""
+
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cli.embedded import await_answer, valkey_answers, valkey_program
+from cli.processes import start
+from fanout.recovery import Recovery
+from feed.settings import Settings
+from mixer.home_feed import Opening, build
+from mixer.page import Page
+from storage import graph, keys, posts
+from storage.connections import Postgres, RedisClient, open_redis
+from storage.restarts import Restarts
+from tests import oracle
+from tests.integration.fanout_world import AUTHOR, NOW, OTHER, World
+
+pytestmark = pytest.mark.anyio
+
+VIEWERS = (1, 2, 3)
+LARGE = 300  # an author who is pulled at first, and pushed again after the dump
+
+
+class Server:
+    """A Valkey that can be killed, and comes back with what it last saved."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self._program, self.url = valkey_program(folder)
+        self._log = folder / "valkey.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        self._process = start(self._program, self._log)
+        await_answer(lambda: valkey_answers(self.url), self._process, self._log)
+
+    def kill(self) -> None:
+        """End it as a crash does."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+
+@pytest.fixture
+def server(servers_folder: Path, tmp_path: Path) -> Iterator[Server]:
+    server = Server(tmp_path / "own")
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+async def cache(server: Server) -> AsyncIterator[RedisClient]:
+    client = open_redis(server.url)
+    yield client
+    await client.aclose()
+
+
+@pytest.fixture
+async def world(postgres: Postgres, cache: RedisClient, settings: Settings) -> World:
+    """Three viewers with feeds follow one author, and a large one."""
+    world = World(postgres, cache, settings)
+    world.reconfigure(feed_cap=50, outbox_cap=50)
+    await world.people(AUTHOR, OTHER, LARGE, *VIEWERS)
+    await world.follow(*VIEWERS)
+    await world.follow(*VIEWERS, author_id=LARGE)
+    await world.rows("UPDATE users SET follower_count = 6 WHERE id = %s RETURNING 1", [LARGE])
+    await owe_switch(world)
+    await world.drain()
+    await world.posts([11, 12, 13])
+    await world.posts([21, 22], OTHER)
+    await world.posts([31, 32], LARGE)
+    await world.drain()
+    await recovery(world, cache).check()
+    await read_all(world, cache)
+    return world
+
+
+def opening(viewer_id: int) -> Opening:
+    return Opening(
+        viewer_id=viewer_id,
+        requested="chronological",
+        mode="chronological",
+        mode_reason="request",
+        session_id="s",
+        limit=50,
+        now_ms=int(NOW.timestamp() * 1000),
+    )
+
+
+def recovery(world: World, cache: RedisClient) -> Recovery:
+    return Recovery(world.postgres, world.feeds, Restarts(cache), world.settings)
+
+
+async def owe_switch(world: World) -> None:
+    async with world.postgres.transaction() as connection:
+        payload = {"author_id": LARGE}
+        await posts.append_many(
+            connection, [posts.Event("follower_count", LARGE, "author.crossed", payload)]
+        )
+
+
+async def grow_old(world: World) -> None:
+    """Let everything that happened so far be older than any transaction in flight."""
+    await world.rows(
+        "UPDATE outbox_events SET created_at = created_at - interval '2 min' RETURNING 1"
+    )
+
+
+async def restart(server: Server, cache: RedisClient) -> None:
+    server.kill()
+    server.start()
+    await cache.connection_pool.disconnect()
+
+
+async def read(world: World, cache: RedisClient, viewer_id: int) -> Page:
+    """Open a feed and do nothing beside it, so that no read heals what the next would find."""
+    home, effects = build(
+        replace(world.settings, side_effects_at_once=1), world.postgres, cache, token=lambda: "t"
+    )
+    page = await home.open(opening(viewer_id))
+    await effects.drain()
+    return page
+
+
+async def check_all(world: World, cache: RedisClient) -> None:
+    """Assert that everybody reads the oracle's feed, and from the lists that came back."""
+    for viewer in VIEWERS:
+        [present] = await world.feeds.present([keys.feed(viewer)])
+        assert present, f"the list of {viewer} was dropped"
+        page = await read(world, cache, viewer)
+        async with world.postgres.connection() as connection:
+            wanted = [entry.id for entry in await oracle.home_feed(connection, viewer)]
+        assert [item.post.id for item in page.items] == wanted
+        assert not page.trace.building
+
+
+async def change_everything(world: World) -> None:
+    """Let happen, and deliver, what a feed can lose."""
+    await world.posts([14, 15])
+    async with world.postgres.transaction() as connection:
+        await graph.follow(connection, 1, OTHER)
+        await graph.unfollow(connection, 2, AUTHOR)
+        await graph.block(connection, AUTHOR, 3)
+        await posts.delete_post(connection, AUTHOR, 13)
+    await world.drain()
+    async with world.postgres.transaction() as connection:
+        await graph.unblock(connection, AUTHOR, 3)
+        await posts.restore_post(connection, AUTHOR, 13, "hybrid")
+    await world.drain()
+
+
+async def test_an_old_dump_is_brought_up_to_date_and_nothing_is_dropped(
+    world: World, server: Server, cache: RedisClient
+) -> None:
+    """Posts, follows, unfollows, blocks and deletes since the dump, all delivered before."""
+    watch = recovery(world, cache)
+    await watch.check()
+    await grow_old(world)
+    await watch.mark()
+    await cache.save()
+    await change_everything(world)
+    await restart(server, cache)
+    assert await watch.check()
+    n_before = await world.rows(
+        "SELECT count(*) FROM deliveries d JOIN outbox_events e ON e.id = d.event_id"
+        " WHERE e.created_at < now() - interval '1 min'"
+    )
+    assert n_before == [(0,)]  # what is in the dump is not delivered again
+    await world.drain()
+    await check_all(world, cache)
+    assert not await watch.check()
+
+
+async def read_all(world: World, cache: RedisClient) -> None:
+    for viewer in VIEWERS:
+        await read(world, cache, viewer)
+
+
+async def test_a_backfill_that_the_dump_lacks_is_done_again(
+    world: World, server: Server, cache: RedisClient
+) -> None:
+    """Its author is pushed again: nobody pulls any more, so the lists must hold the old posts."""
+    watch = recovery(world, cache)
+    await watch.check()
+    await world.posts([33], LARGE)
+    await world.drain()
+    await grow_old(world)
+    await watch.mark()
+    await cache.save()
+    await world.rows("UPDATE users SET follower_count = 3 WHERE id = %s RETURNING 1", [LARGE])
+    await owe_switch(world)
+    await world.drain()
+    assert await world.rows("SELECT readers_pull FROM author_delivery") == [(False,)]
+    await restart(server, cache)
+    assert await watch.check()
+    await world.drain()
+    assert await world.rows("SELECT readers_pull FROM author_delivery") == [(False,)]
+    await check_all(world, cache)
+
+
+async def test_a_job_under_way_does_not_settle_what_is_owed_again(
+    world: World, server: Server, cache: RedisClient
+) -> None:
+    """It may have pushed into the lists that were lost."""
+    watch = recovery(world, cache)
+    await watch.check()
+    await grow_old(world)
+    await watch.mark()
+    await cache.save()
+    await world.post(14)
+    under_way = await world.owed()
+    await restart(server, cache)
+    assert await watch.check()
+    async with world.postgres.transaction() as connection:
+        await connection.execute("DELETE FROM deliveries WHERE id = ANY(%s)", [under_way])
+    assert await world.owed() != []
+
+
+async def test_a_plan_that_was_half_done_is_made_anew(
+    world: World, server: Server, cache: RedisClient
+) -> None:
+    """The chunks of two plans may leave out who is between them; parked ones go with the rest."""
+    watch = recovery(world, cache)
+    await watch.check()
+    await grow_old(world)
+    await watch.mark()
+    await cache.save()
+    await world.post(14)
+    await world.fanout.deliver(await world.owed())
+    await world.rows("UPDATE deliveries SET state = 'parked' WHERE chunk = 2 RETURNING 1")
+    await restart(server, cache)
+    assert await watch.check()
+    owed = await world.rows("SELECT DISTINCT chunk, state FROM deliveries")
+    assert owed == [(0, "pending")]
+    await world.drain()
+    await check_all(world, cache)
+
+
+async def test_without_a_mark_or_with_one_that_is_too_old_lists_are_dropped(
+    world: World, server: Server, cache: RedisClient
+) -> None:
+    """What is missing cannot be told then."""
+    watch = recovery(world, cache)
+    await cache.save()
+    await restart(server, cache)
+    assert await watch.check()
+    assert await world.feed(1) is None
+    await read_all(world, cache)
+    await world.post(14)
+    await world.rows("UPDATE outbox_events SET created_at = now() - interval '119 min' RETURNING 1")
+    await watch.mark()
+    await cache.save()
+    await world.rows("UPDATE outbox_events SET created_at = now() - interval '121 min' RETURNING 1")
+    await watch.mark()
+    await cache.save()
+    await restart(server, cache)
+    assert await watch.check()
+    assert await world.feed(1) is None
+
+
+async def test_nothing_is_marked_in_a_run_that_was_not_looked_at(
+    world: World, server: Server, cache: RedisClient
+) -> None:
+    """What was delivered was delivered to the run before."""
+    watch, restarts = recovery(world, cache), Restarts(cache)
+    await watch.check()
+    before = await restarts.look()
+    await cache.save()
+    await restart(server, cache)
+    assert not await restarts.mark(before.id, NOW)
+    assert not await restarts.note(before.id, NOW)
+    await watch.mark()
+    assert (await restarts.look()).delivered_until is None
+    assert await watch.check()
+    await watch.mark()
+    assert (await restarts.look()).delivered_until is not None
+
+
+async def test_what_is_owed_holds_the_mark_back(world: World, cache: RedisClient) -> None:
+    """A parked delivery does not: it stays owed, whatever becomes of the lists."""
+    watch, restarts = recovery(world, cache), Restarts(cache)
+    await watch.check()
+    await world.post(14)
+    [(at,)] = await world.rows(
+        "UPDATE outbox_events SET created_at = now() - interval '10 min' WHERE aggregateid = '14'"
+        " RETURNING created_at"
+    )
+    await watch.mark()
+    assert (await restarts.look()).delivered_until == at
+    await world.rows("UPDATE deliveries SET state = 'parked' RETURNING 1")
+    await watch.mark()
+    assert (await restarts.look()).delivered_until > at  # type: ignore[operator]
+
+
+async def test_a_flushed_server_is_the_same_run(world: World, cache: RedisClient) -> None:
+    """Its lists are missing, none is stale: those made since are kept."""
+    watch = recovery(world, cache)
+    await watch.check()
+    await cache.flushall()
+    await world.open(1)
+    assert not await watch.check()
+    assert await world.feed(1) == []
+    assert not await watch.check()
+
+
+async def test_lists_of_an_unknown_run_are_dropped(world: World, cache: RedisClient) -> None:
+    """Whoever looks for the first time and finds no note cannot know."""
+    await cache.delete(keys.RUN_ID)
+    assert await recovery(world, cache).check()
+    assert await world.feed(1) is None
+    assert not await recovery(world, cache).check()
