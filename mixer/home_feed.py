@@ -19,7 +19,7 @@ from mixer.hydrators import Affinity, PostSignals
 from mixer.page import Page
 from mixer.pipeline import Pipeline
 from mixer.ranked import Bounds, RankedFeed, Rooms
-from mixer.rules import AuthorSpacing, OneOriginal
+from mixer.rules import Limit, OneOriginal, Spacing
 from mixer.safety import Safety
 from mixer.side_effects import SideEffects
 from mixer.updates import NewPosts
@@ -49,7 +49,10 @@ def home_feed(
         hydrators=[PostSignals(timelines), Affinity()],
         filters=[Deleted(), HiddenAuthors(), Unfollowed()],
         scorer=light,
-        rules=[OneOriginal(), AuthorSpacing(run=settings.author_run)],
+        rules=[
+            OneOriginal(),
+            Spacing(Limit(name="author_run", column="author", run=settings.author_run)),
+        ],
         source_deadline_s=settings.budget_ms / 1000 / 4,
     )
 

@@ -13,7 +13,6 @@ from feed.query import Query, Viewer
 from feed.telemetry import Trace
 from mixer.filters import NotServed
 from mixer.pipeline import Pipeline
-from mixer.rules import AuthorSpacing, OneOriginal, spaced
 
 pytestmark = pytest.mark.anyio
 
@@ -193,38 +192,6 @@ def test_a_chain_leaves_out_its_rows_and_other_posts_of_what_they_showed() -> No
     assert NotServed(chain).keep(query, candidates).tolist() == [False, False, False, True]
     bare = Candidates(candidates.ids, candidates.ms)
     assert NotServed(chain).keep(query, bare).tolist() == [False, True, False, True]
-
-
-def test_one_original_keeps_the_best_row_and_names_the_others() -> None:
-    """In ranked order."""
-    candidates = Candidates(ids(9, 8, 7, 6), ids(9, 8, 7, 6), {"original": ids(1, 2, 1, 1)})
-    folded = OneOriginal().apply(candidates)
-    assert folded.ids.tolist() == [9, 8]
-    assert folded["folded"].tolist() == [(7, 6), ()]
-
-
-@pytest.mark.parametrize(
-    ("authors", "order"),
-    [
-        ([1, 1, 1, 2], [0, 1, 3, 2]),
-        ([1, 1, 1, 1], [0, 1, 2, 3]),
-        ([1, 1, 1, 2, 1, 1, 3], [0, 1, 3, 2, 4, 6, 5]),
-        ([], []),
-    ],
-)
-def test_at_most_two_of_an_author_in_a_row_while_others_are_left(
-    authors: list[int], order: list[int]
-) -> None:
-    """Rows keep their order otherwise, and none is lost."""
-    assert spaced(authors, run=2).tolist() == order
-
-
-def test_spacing_takes_whole_rows() -> None:
-    """Every column moves with its row."""
-    candidates = Candidates(ids(4, 3, 2, 1), ids(4, 3, 2, 1), {"author": ids(1, 1, 1, 2)})
-    moved = AuthorSpacing(run=2).apply(candidates)
-    assert moved.ids.tolist() == [4, 3, 1, 2]
-    assert moved["author"].tolist() == [1, 1, 2, 1]
 
 
 def test_the_shape_of_a_source_is_checked_by_name() -> None:

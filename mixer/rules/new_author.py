@@ -1,0 +1,26 @@
+"""One slot for somebody new, so that an author without an audience can find one."""
+
+import numpy as np
+
+from feed.candidates import Candidates
+
+
+class NewAuthor:
+    """Lifts the best post of a new author to one slot, when all of them are below it.
+
+    Applied last, on the final list; the column `new_author` (n,) says whose account is young.
+    """
+
+    name = "new_author"
+
+    def __init__(self, *, slot: int) -> None:
+        """Keep position `slot`, from 0."""
+        self._slot = slot
+
+    def apply(self, candidates: Candidates) -> Candidates:
+        """Return the same rows (n,), at most one of them moved up."""
+        rows = np.flatnonzero(candidates["new_author"])
+        if not len(rows) or rows[0] <= self._slot:
+            return candidates
+        order = np.delete(np.arange(len(candidates)), rows[0])
+        return candidates.take(np.insert(order, self._slot, rows[0]))
