@@ -9,7 +9,7 @@ from uuid import uuid4
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
-from api import events, feed, graph, health, ingest, posts, preferences, problems, users
+from api import admin, events, feed, graph, health, ingest, posts, preferences, problems, users
 from api.auth import identify_with
 from api.deps import Services
 from api.ids import LeasedIds
@@ -30,6 +30,7 @@ ROUTERS = (
     users.router,
     ingest.router,
     events.router,
+    admin.router,
 )
 
 

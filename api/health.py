@@ -3,11 +3,13 @@
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
+from api.delivery_metrics import set_gauges
 from api.deps import Wired
 from feed.errors import Unavailable
-from storage.health import backlog, postgres_answers, redis_answers
+from storage.health import postgres_answers, redis_answers
+from storage.queue_state import queue_state
 
 router = APIRouter(tags=["operations"])
 
@@ -34,10 +36,9 @@ async def metrics(request: Request, services: Wired) -> Response:
     """Give the metrics of this process, and what delivery owes, for Prometheus."""
     now = CollectorRegistry()
     try:
-        owed = await backlog(services.postgres)
-        Gauge("foryou_deliveries_pending", "Deliveries owed", registry=now).set(owed.pending)
-        Gauge("foryou_lag_seconds", "Age of the oldest delivery", registry=now).set(owed.lag_s)
+        async with services.postgres.connection() as connection:
+            set_gauges(now, await queue_state(connection))
     except Unavailable:
-        pass  # a scrape without these two says it; the rest is worth having
+        pass  # a scrape without these says it; the rest is worth having
     text = generate_latest(request.app.state.registry) + generate_latest(now)
     return Response(text, media_type=CONTENT_TYPE_LATEST)

@@ -11,7 +11,7 @@ EVERY_S = 0.5
 
 
 class Lag:
-    """The age of the oldest delivery not done yet; shown with each page."""
+    """The age of the oldest delivery that readers miss; shown with each page."""
 
     def __init__(self, postgres: Postgres) -> None:
         """Measure in `postgres`."""

@@ -4,24 +4,23 @@ from typing import NamedTuple
 
 from feed.errors import Unavailable
 from storage.connections import Postgres, RedisClient, translated_errors
+from storage.pressure import lag_s
 
 COUNTED = 100_000
 
 
 class Backlog(NamedTuple):
-    """Deliveries not done yet (counted up to `COUNTED`), and the age of the oldest in seconds."""
+    """Deliveries not done yet (counted up to `COUNTED`), and the lag.
+
+    `lag_s` is the age in seconds of the oldest delivery that readers miss.
+    """
 
     pending: int
     lag_s: float
 
 
-_BACKLOG = """
-SELECT (SELECT count(*) FROM (SELECT FROM deliveries WHERE state = 'pending' LIMIT %s) AS counted),
-       coalesce(extract(epoch FROM now() - min(oldest.created_at)), 0)::float8
-  FROM (VALUES ('fast'), ('slow')) AS lanes (lane)
-  LEFT JOIN LATERAL (
-      SELECT created_at FROM deliveries WHERE lane = lanes.lane AND state = 'pending'
-      ORDER BY created_at LIMIT 1) AS oldest ON true
+_PENDING = """
+SELECT count(*) FROM (SELECT FROM deliveries WHERE state = 'pending' LIMIT %s) AS counted
 """
 
 
@@ -32,9 +31,9 @@ async def backlog(postgres: Postgres) -> Backlog:
         Unavailable: Postgres cannot be reached.
     """
     async with postgres.connection() as connection:
-        row = await (await connection.execute(_BACKLOG, [COUNTED])).fetchone()
-    assert row is not None  # an aggregate always gives one row
-    return Backlog(row[0], max(0.0, row[1]))
+        row = await (await connection.execute(_PENDING, [COUNTED])).fetchone()
+        assert row is not None  # an aggregate always gives one row
+        return Backlog(row[0], await lag_s(connection, failing=True))
 
 
 async def postgres_answers(postgres: Postgres) -> bool:
