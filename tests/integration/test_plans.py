@@ -1,0 +1,113 @@
+"""Plan guards: on a large table, a hot query touches the rows it needs and no more."""
+
+from collections.abc import AsyncIterator, Iterator
+from math import ceil
+from typing import Any
+
+import pytest
+
+from feed.order import MAX_ID
+from storage import followers, timelines
+from storage.connections import Connection, Postgres
+
+pytestmark = pytest.mark.anyio
+
+AUTHOR, PAGE = 2_000_000, 1_000
+
+# Half of the edges are one author's; one in ten followers has not been seen for long. An index is
+# made after its rows, as a dump is restored, and the one that no page needs is left out.
+EDGES = """
+ALTER TABLE follows DROP CONSTRAINT follows_pkey;
+DROP INDEX follows_by_followee;
+INSERT INTO follows (follower_id, followee_id)
+SELECT n, CASE WHEN n %% 2 = 0 THEN %(author)s ELSE 3000001 + n %% 1000 END
+  FROM generate_series(1, 1000000) AS n;
+CREATE INDEX follows_by_followee ON follows (followee_id, follower_id);
+ALTER TABLE user_activity DROP CONSTRAINT user_activity_pkey;
+INSERT INTO user_activity
+SELECT n, now() - (CASE WHEN n %% 10 = 0 THEN 31 ELSE 1 END) * interval '1 day'
+  FROM generate_series(1, 1000000) AS n;
+ALTER TABLE user_activity ADD PRIMARY KEY (user_id);
+ANALYZE follows, user_activity;
+"""
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for each in plan.get("Plans", ()):
+        yield from nodes(each)
+
+
+async def rows_read(connection: Connection, query: Any, values: Any) -> int:
+    """Run a query; return how many rows its scans of tables read, those thrown away included."""
+    explained = await connection.execute(
+        b"EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) " + query.encode(), values
+    )
+    ((found,),) = await explained.fetchall()
+    scans = [each for each in nodes(found[0]["Plan"]) if "Relation Name" in each]
+    assert scans and not [each for each in scans if each["Node Type"] == "Seq Scan"], scans
+    return sum(
+        each["Actual Loops"]
+        * (
+            each["Actual Rows"]
+            + each.get("Rows Removed by Filter", 0)
+            + each.get("Rows Removed by Join Filter", 0)
+        )
+        for each in scans
+    )
+
+
+@pytest.fixture
+async def connection(postgres: Postgres) -> AsyncIterator[Connection]:
+    async with postgres.connection() as connection:
+        yield connection
+
+
+async def test_a_follower_page_touches_only_its_page(connection: Connection) -> None:
+    for statement in EDGES.split(";")[:-1]:
+        await connection.execute(statement.encode(), {"author": AUTHOR})
+    week = {"inactive_after_s": 30 * 86400, "limit": PAGE}
+    for after in (0, 500_000, 999_000):
+        page = {"author": AUTHOR, "after": after, "until": 2**62, **week}
+        read = await rows_read(connection, followers._PAGE, page)
+        in_page = min(PAGE, (1_000_000 - after) // 2)
+        assert read == 2 * in_page, "each edge once, and when its follower was here"
+    read = await rows_read(
+        connection, followers._FIRST_PAGES, [30 * 86400, [AUTHOR, 3_000_002], PAGE]
+    )
+    assert read == 2 * (PAGE + 1_000)
+
+
+# Every author writes as much as the others; one writes all of the newest thousand.
+POSTS = """
+ALTER TABLE posts DROP CONSTRAINT posts_author_id_fkey;
+DROP INDEX posts_by_author;
+INSERT INTO posts
+  (id, author_id, body, format, created_at, received_at, effective_ms, delivery)
+SELECT n, CASE WHEN n <= 199000 THEN 1 + n %% 2000 ELSE 7 END, '', 'text', now(), now(), n, 'push'
+  FROM generate_series(1, 200000) AS n;
+CREATE INDEX posts_by_author ON posts (author_id, effective_ms DESC, id DESC)
+ WHERE deleted_at IS NULL;
+ANALYZE posts;
+"""
+
+
+async def test_below_the_floor_two_thousand_followees_cost_a_bounded_number_of_rows(
+    connection: Connection,
+) -> None:
+    for statement in POSTS.split(";")[:-1]:
+        await connection.execute(statement.encode(), ())
+    for n in (26, 501):
+        for below in (300_000, 199_000, 100_000):
+            gap = {
+                "authors": list(range(1, 2_001)),
+                "ms": [below] * 2_000,
+                "ids": [MAX_ID] * 2_000,
+                "down_to_ms": -1,
+                "down_to_id": 0,
+                "n": n,
+                "first": ceil(2 * n / 2_000),
+            }
+            read = await rows_read(connection, timelines._NEWEST, gap)
+            # A scan tells its rows as a mean of its loops with two decimals.
+            assert read <= 2_000 + 3 * n, "one of each author, and little more than is asked for"
