@@ -29,3 +29,9 @@ def affinity_to(viewer: Viewer, authors: Ids) -> npt.NDArray[np.float64]:
         engaged = viewer.engaged_authors[at] == authors
         strength = strength + np.where(engaged, viewer.strength[at], 0.0)
     return affinity(strength)
+
+
+def closest(viewer: Viewer, n: int) -> Ids:
+    """Return the n followees to whom the viewer's affinity is highest, the highest first."""
+    near = affinity_to(viewer, viewer.followees)
+    return viewer.followees[np.lexsort((viewer.followees, -near))[:n]]
