@@ -3,8 +3,9 @@
 Only originals of authors who did not opt out; who may see them is the page query's to say.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, LiteralString
 
 import numpy as np
 
@@ -114,9 +115,11 @@ async def liked_by(
     return await _discovered(connection, _LIKED, values)
 
 
-async def _discovered(connection: Connection, query: str, values: dict[str, object]) -> Discovered:
+async def _discovered(
+    connection: Connection, query: LiteralString, values: Mapping[str, Any]
+) -> Discovered:
     async with connection.cursor(binary=True) as cursor:
-        await cursor.execute(query, values)  # type: ignore[arg-type]  # a constant of this module
+        await cursor.execute(query, values)
         rows = np.array(await cursor.fetchall(), dtype=np.int64).reshape(-1, 3)
     return Discovered(*rows.T)
 

@@ -1,0 +1,190 @@
+"""Ranking profiles: the weights of the formulas and the bounds of the rules, as data.
+
+One TOML file holds named profiles (`mixer/profiles.toml` by default). A profile is checked when it
+is read, and its version, which every snapshot carries, is made from what it says: two profiles of
+one version rank alike.
+"""
+
+import hashlib
+import json
+import tomllib
+import typing
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from feed.errors import Misconfigured
+
+
+def _number(default: Any, doc: str, *, least: float, most: float) -> Any:
+    return field(default=default, metadata={"doc": doc, "least": least, "most": most})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Formula:
+    """The light ranker and its weights."""
+
+    name: str = field(
+        default="affinity_decay",
+        metadata={
+            "doc": "affinity_decay or engagement_decay",
+            "choices": ("affinity_decay", "engagement_decay"),
+        },
+    )
+    likes: float = _number(1.0, "What a like counts for", least=0, most=100)
+    comments: float = _number(3.0, "What a comment counts for", least=0, most=100)
+    age_offset_h: float = _number(2.0, "Hours added to the age of a post", least=0.01, most=1_000)
+    gravity: float = _number(1.5, "Power of the age by which a score falls", least=0, most=10)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Authors:
+    """How often one author may come."""
+
+    run: int = _number(2, "Posts of one author in a row, at most", least=1, most=1_000)
+    decay: float = _number(0.5, "Each further post counts so much of the last", least=0, most=1)
+    floor: float = _number(0.25, "But never less than this", least=0, most=1)
+    memory_half_life_h: float = _number(
+        24.0, "What was seen of an author in earlier sessions fades so fast", least=0.1, most=10_000
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Formats:
+    """How formats alternate."""
+
+    run: int = _number(3, "Posts of one format in a row, where others exist", least=1, most=1_000)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """What happens to posts that were on the screen already."""
+
+    factor: float = _number(0.5, "Each time it was seen, a post counts so much", least=0.01, most=1)
+    half_life_h: float = _number(48.0, "Seeing fades so fast", least=0.1, most=10_000)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutOfNetwork:
+    """Posts by authors whom the viewer does not follow."""
+
+    enabled: bool = field(default=True, metadata={"doc": "Whether there are any"})
+    share: float = _number(0.3, "Of the rows from the top to any place, at most", least=0, most=1)
+    run: int = _number(2, "In a row, at most", least=1, most=1_000)
+    factor: float = _number(0.75, "They count so much of a followed author's", least=0.01, most=1)
+    few_follows: int = _number(
+        10, "Who follows fewer gets as many as there are, the share aside", least=0, most=100_000
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewAuthor:
+    """One slot for an author whose account is young."""
+
+    slot: int = _number(15, "Position from 0 to which one is lifted", least=0, most=10_000)
+    days: float = _number(14.0, "An account is young for so long; 0: never", least=0, most=10_000)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """Everything that decides an order, but for what is known of viewer and posts."""
+
+    name: str = "default"
+    formula: Formula = Formula()
+    author: Authors = Authors()
+    format: Formats = Formats()
+    seen: Seen = Seen()
+    out_of_network: OutOfNetwork = OutOfNetwork()
+    new_author: NewAuthor = NewAuthor()
+
+    @property
+    def version(self) -> str:
+        """The name, and eight hex digits of what the profile says."""
+        said = json.dumps(asdict(self), sort_keys=True)
+        return f"{self.name}-{hashlib.sha256(said.encode()).hexdigest()[:8]}"
+
+
+def read_profiles(text: str) -> dict[str, Profile]:
+    """Read the profiles of one TOML file, by name; what a profile leaves out is the default.
+
+    Raises:
+        Misconfigured: It is no TOML, or it says something unknown or out of bounds.
+    """
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise Misconfigured(f"The profiles are not TOML: {error}.") from None
+    if not tables:
+        raise Misconfigured("There is no profile: begin one with a line [default].")
+    return {name: _profile(name, table) for name, table in tables.items()}
+
+
+def lint(profile: Profile) -> list[str]:
+    """Name what is allowed but hardly meant, one sentence each."""
+    formula, oon = profile.formula, profile.out_of_network
+    findings = {
+        "formula.likes is 0: likes move nothing": formula.likes == 0,
+        "formula.comments is 0: comments move nothing": formula.comments == 0,
+        "formula.gravity is 0: posts never get old": formula.gravity == 0,
+        "formula.gravity is above 4: after a day nothing counts but age": formula.gravity > 4,
+        "author.decay is 1: further posts of an author count in full": profile.author.decay == 1,
+        "author.floor is 1: author.decay moves nothing": profile.author.floor == 1,
+        "seen.factor is 1: what was seen stays where it is": profile.seen.factor == 1,
+        "out_of_network.share is 0: say enabled = false": oon.enabled and oon.share == 0,
+        "out_of_network.share is 1: it bounds nothing": oon.enabled and oon.share == 1,
+        "out_of_network.run can never be reached under its share": oon.enabled
+        and 0 < oon.share < 0.5
+        and oon.run > 2,
+        "formula.likes is above formula.comments: a like is cheaper than a comment": formula.likes
+        > formula.comments,
+        "new_author.days is 0: the slot stays empty": profile.new_author.days == 0,
+    }
+    return [sentence for sentence, holds in findings.items() if holds]
+
+
+def _profile(name: str, table: Any) -> Profile:
+    if not isinstance(table, Mapping):
+        raise Misconfigured(f"{name} is no profile: begin one with a line [{name}].")
+    kinds = typing.get_type_hints(Profile)
+    kinds.pop("name")
+    parts: dict[str, Any] = {}
+    for key, values in table.items():
+        if key not in kinds:
+            raise Misconfigured(f"[{name}] says {key}; known are {', '.join(kinds)}.")
+        if not isinstance(values, Mapping):
+            raise Misconfigured(f"{key} of [{name}] must be a table, as [{name}.{key}].")
+        parts[key] = _part(f"{name}.{key}", kinds[key], values)
+    return Profile(name=name, **parts)
+
+
+def _part(place: str, kind: Any, values: Mapping[str, Any]) -> Any:
+    known = {each.name: each for each in fields(kind)}
+    hints = typing.get_type_hints(kind)
+    read = {}
+    for key, value in values.items():
+        if key not in known:
+            raise Misconfigured(f"[{place}] says {key}; known are {', '.join(known)}.")
+        read[key] = _checked(f"{place}.{key}", value, hints[key], known[key].metadata)
+    return kind(**read)
+
+
+def _checked(place: str, value: Any, kind: type, bounds: Mapping[str, Any]) -> Any:
+    if kind is float and type(value) is int:
+        value = float(value)
+    if type(value) is not kind:
+        raise Misconfigured(f"{place} must be {_NAMES[kind]}, it is {value!r}.")
+    if "choices" in bounds and value not in bounds["choices"]:
+        raise Misconfigured(f"{place} must be one of {', '.join(bounds['choices'])}, not {value}.")
+    # NaN is in no bounds, since it compares with nothing.
+    if "least" in bounds and not bounds["least"] <= value <= bounds["most"]:
+        least, most = bounds["least"], bounds["most"]
+        raise Misconfigured(f"{place} must be between {least:g} and {most:g}, it is {value}.")
+    return value
+
+
+_NAMES: dict[type, str] = {
+    float: "a number",
+    int: "a whole number",
+    bool: "true or false",
+    str: "text",
+}
