@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from api import admin, events, feed, graph, health, ingest, posts, preferences, problems, users
 from api.auth import identify_with
+from api.delivery import keep_wanting, want_delivery
 from api.deps import Services
 from api.ids import LeasedIds
 from api.lag import Lag
@@ -82,7 +83,10 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
         )
         with suppress(Unavailable):  # without Postgres the api starts all the same, and says so
             await ids.lease_or_renew()
-        beside = [asyncio.create_task(ids.keep()), asyncio.create_task(lag.keep())]
+        with suppress(Unavailable):  # before the first request, if it can be
+            await want_delivery(postgres, settings)
+        working = (ids.keep(), lag.keep(), keep_wanting(postgres, settings))
+        beside = [asyncio.create_task(each) for each in working]
         try:
             yield
         finally:

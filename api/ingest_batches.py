@@ -111,7 +111,7 @@ async def new_posts(
     batch = _Posts(known, targets, before, latest=now + clamp)
     verdicts = [batch.judge(id, line) for id, line in zip(made, lines, strict=True)]
     authors = sorted({line.author_id for line in batch.kept.values()})
-    how = await posts.deliveries_of(connection, authors, services.settings.delivery)
+    how = await posts.deliveries_of(connection, authors)
     rows = [
         _row(id, line, how[line.author_id], batch.root_of(line.repost_of), now)
         for id, line in batch.kept.items()

@@ -116,8 +116,7 @@ async def restore(post_id: PathId, caller: Asking, services: Wired) -> dict[str,
             own = await authored_post(connection, caller.user_id, post_id)
             if own and not _says_something(own.body, own):
                 raise NotFound("This post was emptied with its account.")
-            policy = services.settings.delivery
-            await posts.restore_post(connection, caller.user_id, post_id, policy)
+            await posts.restore_post(connection, caller.user_id, post_id)
         except NotAllowed:
             await _visible(connection, caller.user_id, post_id)
             raise
@@ -134,7 +133,7 @@ async def _insert(
     now: datetime,
 ) -> None:
     await _check_targets(connection, author_id, fields)
-    delivery = await posts.delivery_of(connection, author_id, services.settings.delivery)
+    delivery = await posts.delivery_of(connection, author_id)
     new = posts.NewPost(
         id=post_id,
         author_id=author_id,

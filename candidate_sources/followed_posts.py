@@ -1,4 +1,4 @@
-"""All followees' posts straight from Postgres: the in-network feed when delivery is `pull`."""
+"""All followees' posts straight from Postgres: the in-network feed while everybody is pulled."""
 
 from candidate_sources.below_floor import Timelines
 from feed.candidates import Found, Gaps
@@ -16,10 +16,10 @@ class FollowedPosts:
         self._timelines = timelines
 
     async def find(self, query: Query) -> Found:
-        """Return the followees' newest `query.n` posts below `query.before`."""
+        """Return these followees' newest `query.n` posts below `query.before`."""
         ids, ms = await self._timelines.newest_posts(self.unknown(query), OLDEST, query.n)
         return Found(ids, ms, self.name)
 
     def unknown(self, query: Query) -> Gaps:
-        """Return a gap from `query.before` down for every followee."""
-        return Gaps.everywhere(query.viewer.followees).under(query.before)
+        """Return a gap from `query.before` down for every followee who is read from Postgres."""
+        return Gaps.everywhere(query.viewer.straight).under(query.before)

@@ -29,6 +29,8 @@ class PushedFeed:
 
     async def find(self, query: Query) -> Found:
         """Return the feed's posts below `query.before`, newest first."""
+        if not query.viewer.reads_lists:
+            return Found(empty_ids(), empty_ids(), self.name)
         (feed,) = await self._lists.read([keys.feed(query.viewer.id)])
         if feed is None:
             return Found(

@@ -14,8 +14,9 @@ from typing import Any
 from fanout.lifetime import repeat
 from fanout.plan import thresholds
 from fanout.recovery import Recovery
+from fanout.whole_product import WholeProduct
 from feed.settings import Settings
-from storage import engagements, followers, idempotency, keys, outbox_events, receipts
+from storage import engagements, followers, idempotency, outbox_events, receipts
 from storage.author_delivery import owe_switches
 from storage.connections import Connection, Postgres
 from storage.feeds import Feeds
@@ -100,12 +101,13 @@ class Housekeeping:
         return max(MARK_EVERY_S, MARK_PAUSES * (monotonic() - started_s))
 
     async def begin(self) -> float:
-        """Bring what other settings left behind in line with these, once at the start."""
-        if self._settings.delivery == "pull":
-            # Nothing is pushed any more; a later change back must not find stale lists.
-            await self._feeds.forget(keys.FEED_PATTERN)
-            await self._feeds.forget(keys.OUTBOX_PATTERN)
-            return 0.0
+        """Bring what other settings left behind in line with these; return when to go on, 0: done.
+
+        Only at the start: where processes want different things, the last one decides.
+        """
+        wait_s = await WholeProduct(self._postgres, self._feeds, self._settings).bring_in_line()
+        if wait_s or self._settings.delivery == "pull":
+            return wait_s
         pull_from, push_below = thresholds(self._settings)
         async with self._postgres.transaction() as connection:
             await owe_switches(connection, None, pull_from=pull_from, push_below=push_below)

@@ -45,11 +45,11 @@ async def repeat(name: str, step: Callable[[], Awaitable[float]], stop: asyncio.
 
 
 async def once(name: str, step: Callable[[], Awaitable[float]], stop: asyncio.Event) -> None:
-    """Run a step until it has succeeded once, or until `stop`."""
+    """Run a step until it has succeeded and asks for no more, or until `stop`."""
     failed = False
     while not stop.is_set():
         pause_s, failed = await _tried(name, step, silent=failed)
-        if not failed:
+        if not failed and pause_s <= 0:
             return
         await paused(stop, pause_s)
 

@@ -93,7 +93,7 @@ class NewPosts:
         return Reached(await self._feeds.push(feeds, post.id, post.ms), followers.n_inactive)
 
     def _reaches_followers(self, post: Deliverable) -> bool:
-        return reaches_followers(post.delivery, post.readers_pull, self._settings.delivery)
+        return reaches_followers(post.delivery, post.readers_pull)
 
 
 def _takes_slow_lane(post: Deliverable) -> bool:

@@ -75,13 +75,13 @@ def retry_after_s(failures: int, jitter: float) -> float:
     return waited_s * (1 + 0.5 * jitter)
 
 
-def reaches_followers(delivery: str, readers_pull: bool, policy: str) -> bool:
+def reaches_followers(delivery: str, readers_pull: bool) -> bool:
     """Say whether a post goes into its followers' feeds, and not only into its author's outbox.
 
     A post that was meant to be pulled is pushed all the same when its author is no longer
     pulled by readers: a push too many costs a little, one too few loses the post.
     """
-    return policy != "pull" and (delivery == "push" or not readers_pull)
+    return delivery == "push" or not readers_pull
 
 
 def takes_slow_lane(followers: int, threshold: int | None) -> bool:

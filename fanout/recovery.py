@@ -62,7 +62,8 @@ class Recovery:
             # The run was read first: if it ends meanwhile, nothing is noted.
             async with self._postgres.connection() as connection:
                 until = await delivered_until(connection)
-            await self._restarts.mark(run.id, until)
+            if until is not None:
+                await self._restarts.mark(run.id, until)
 
     async def _recover(self, connection: Connection, run: Run) -> datetime | None:
         """Owe what is missing, or drop what cannot be told; return from when on it is owed."""

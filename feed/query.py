@@ -24,6 +24,7 @@ class Viewer:
     """
 
     id: int
+    reads_lists: bool = True  # cached ones; else the followees are read from Postgres
     followees: Ids = field(default_factory=empty_ids)
     pulled: Ids = field(default_factory=empty_ids)  # the followees who are read from their outboxes
     hidden_authors: Ids = field(default_factory=empty_ids)  # blocked either way, or muted
@@ -33,7 +34,14 @@ class Viewer:
     @property
     def pushed(self) -> Ids:
         """The followees whose posts are in the pushed feed."""
+        if not self.reads_lists:
+            return empty_ids()
         return np.setdiff1d(self.followees, self.pulled, assume_unique=True)
+
+    @property
+    def straight(self) -> Ids:
+        """The followees who are read from Postgres."""
+        return empty_ids() if self.reads_lists else self.followees
 
     @property
     def authors(self) -> Ids:

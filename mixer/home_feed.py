@@ -10,7 +10,7 @@ from candidate_sources.own_posts import OwnPosts
 from candidate_sources.pushed_feed import PushedFeed
 from feed.query import Mode, ModeReason
 from feed.settings import Settings
-from feed.stages import Scorer, Source
+from feed.stages import Scorer
 from mixer.chains import Chains
 from mixer.chronological import ChronologicalFeed
 from mixer.emptiness import Emptiness
@@ -40,11 +40,13 @@ def home_feed(
     feeds: Feeds, timelines: PostgresTimelines, light: Scorer, settings: Settings
 ) -> Pipeline:
     """Return the stages of the home feed, in the order in which they run."""
-    in_network: list[Source] = [PushedFeed(feeds), AuthorOutboxes(feeds)]
-    if settings.delivery == "pull":
-        in_network = [FollowedPosts(timelines)]
     return Pipeline(
-        sources=[*in_network, OwnPosts(timelines)],
+        sources=[
+            PushedFeed(feeds),
+            AuthorOutboxes(feeds),
+            FollowedPosts(timelines),  # nobody, unless the whole product pulls
+            OwnPosts(timelines),
+        ],
         gap_filler=BelowFloor(timelines),
         hydrators=[PostSignals(timelines), Affinity()],
         filters=[Deleted(), HiddenAuthors(), Unfollowed()],

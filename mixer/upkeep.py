@@ -49,6 +49,8 @@ class Upkeep:
             # Before any rebuild: from now on fan-out counts this viewer as active.
             async with self._postgres.connection() as connection:
                 await stamp_visit(connection, viewer.id)
+            if not viewer.reads_lists:
+                return
             lists = [keys.feed(viewer.id), *(keys.outbox(each) for each in viewer.pulled.tolist())]
             await self._feeds.touch(lists, ttl_s=self._ttl_s)
         for viewer_id in missing.get("pushed_feed", ()):

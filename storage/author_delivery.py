@@ -15,10 +15,10 @@ import numpy as np
 
 from feed.order import Ids
 from storage.connections import Connection
+from storage.delivery_state import owes
 from storage.outbox_events import Event, append_many
 
 Delivery = Literal["push", "pull"]
-Policy = Literal["hybrid", "push", "pull"]
 Because = Literal["size", "lag", "cost"]
 """Why an author is pulled."""
 
@@ -30,20 +30,18 @@ WHERE author_id = ANY(%s) ORDER BY author_id FOR SHARE
 """
 
 
-async def deliveries_of(
-    connection: Connection, author_ids: Sequence[int], policy: Policy
-) -> dict[int, Delivery]:
+async def deliveries_of(connection: Connection, author_ids: Sequence[int]) -> dict[int, Delivery]:
     """Decide, for posts written in this transaction, how each author's are delivered."""
-    if policy != "hybrid":
-        return dict.fromkeys(author_ids, policy)
+    if not await owes(connection):
+        return dict.fromkeys(author_ids, "pull")
     rows = await connection.execute(_WRITERS, [sorted(set(author_ids))])
     pulled = {author_id for author_id, writers_pull in await rows.fetchall() if writers_pull}
     return {author: "pull" if author in pulled else "push" for author in author_ids}
 
 
-async def delivery_of(connection: Connection, author_id: int, policy: Policy) -> Delivery:
+async def delivery_of(connection: Connection, author_id: int) -> Delivery:
     """Decide how a post of this author, written in this transaction, is delivered."""
-    return (await deliveries_of(connection, [author_id], policy))[author_id]
+    return (await deliveries_of(connection, [author_id]))[author_id]
 
 
 async def pulled_authors(connection: Connection) -> Ids:

@@ -9,16 +9,17 @@ from storage.connections import Connection, Postgres
 _FACTS = """
 WITH followed AS MATERIALIZED (SELECT followee_id FROM follows WHERE follower_id = %(viewer)s)
 SELECT
+    lists.read,
     (SELECT array_agg(followee_id ORDER BY followee_id) FROM followed),
     (SELECT array_agg(author_id ORDER BY author_id) FROM author_delivery
-      WHERE readers_pull AND author_id IN (SELECT followee_id FROM followed)),
+      WHERE lists.read AND readers_pull AND author_id IN (SELECT followee_id FROM followed)),
     (SELECT array_agg(id ORDER BY id) FROM (
         SELECT blocked_id FROM blocks WHERE blocker_id = %(viewer)s
         UNION SELECT blocker_id FROM blocks WHERE blocked_id = %(viewer)s
         UNION SELECT muted_id FROM mutes
                WHERE muter_id = %(viewer)s AND (until IS NULL OR until > now())) AS hidden(id)),
     engaged.authors, engaged.strengths
-FROM (
+FROM (SELECT state = 'hybrid' FROM delivery_state) AS lists(read), (
     SELECT array_agg(author_id ORDER BY author_id),
            array_agg((strength * 0.5 ^ (extract(epoch FROM now() - at) / %(half_life_s)s))::float8
                      ORDER BY author_id)
@@ -33,9 +34,10 @@ async def load_viewer(connection: Connection, viewer_id: int, *, half_life_s: fl
         await cursor.execute(_FACTS, values)
         row = await cursor.fetchone()
     assert row is not None  # the query always gives one row
-    followees, pulled, hidden, engaged, strength = row
+    reads_lists, followees, pulled, hidden, engaged, strength = row
     return Viewer(
         id=viewer_id,
+        reads_lists=reads_lists,
         followees=_ids(followees),
         pulled=_ids(pulled),
         hidden_authors=_ids(hidden),

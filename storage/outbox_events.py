@@ -27,7 +27,7 @@ async def append(
     type: str,
     payload: Mapping[str, Any],
 ) -> None:
-    """Append one event and owe its delivery, in the caller's transaction."""
+    """Append one event, as `append_many` does."""
     await append_many(connection, [Event(aggregatetype, aggregateid, type, payload)])
 
 
@@ -40,12 +40,15 @@ WITH appended AS (
 INSERT INTO deliveries (event_id, lane, author_id)
 SELECT id, CASE WHEN type = 'author.backfill' THEN 'slow' ELSE 'fast' END,
        CASE WHEN type = 'author.backfill' THEN (payload ->> 'author_id')::bigint END
-FROM appended
+FROM appended WHERE (SELECT deliveries_owed())
 """
 
 
 async def append_many(connection: Connection, events: Sequence[Event]) -> None:
-    """Append events and owe one delivery for each, in the caller's transaction."""
+    """Append events in the caller's transaction, and owe one delivery for each.
+
+    Nothing is owed while the whole product pulls (`storage.delivery_state`).
+    """
     if not events:
         return
     columns = [

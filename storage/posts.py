@@ -13,7 +13,7 @@ import numpy as np
 
 from feed.errors import NotAllowed, NotFound
 from feed.order import Ids
-from storage.author_delivery import Delivery, Policy, deliveries_of, delivery_of
+from storage.author_delivery import Delivery, deliveries_of, delivery_of
 from storage.connections import Connection
 from storage.outbox_events import Event, append_many
 
@@ -157,9 +157,7 @@ RETURNING id, author_id, effective_ms, delivery
 """
 
 
-async def restore_post(
-    connection: Connection, actor_id: int | None, post_id: int, policy: Policy
-) -> bool:
+async def restore_post(connection: Connection, actor_id: int | None, post_id: int) -> bool:
     """Undo a delete, with the event `post.restored`; False: the post was not deleted.
 
     Push or pull is decided anew: what the author was when the post was new may be over.
@@ -171,7 +169,7 @@ async def restore_post(
     if not await _deleted_already(connection, actor_id, post_id):
         return False
     (author_id,) = await _row(connection, "SELECT author_id FROM posts WHERE id = %s", post_id)
-    delivery = await delivery_of(connection, author_id, policy)
+    delivery = await delivery_of(connection, author_id)
     rows = await connection.execute(_RESTORE, [delivery, post_id])
     return bool(await _changed(connection, "post.restored", 1, await rows.fetchall()))
 

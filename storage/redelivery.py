@@ -12,19 +12,24 @@ _DELIVERED_UNTIL = """
 SELECT least(now() - make_interval(secs => %s),
              (SELECT min(e.created_at) FROM deliveries d JOIN outbox_events e ON e.id = d.event_id
                WHERE d.state = 'pending'))
+FROM delivery_state WHERE state = 'hybrid'
 """
 
 
-async def delivered_until(connection: Connection) -> datetime:
-    """Return a time before which every event was delivered, or has failed for good."""
+async def delivered_until(connection: Connection) -> datetime | None:
+    """Return a time before which every event was delivered, or has failed for good.
+
+    None while nobody relies on cached lists: what happens then is not in those of before.
+    """
     row = await (await connection.execute(_DELIVERED_UNTIL, [IN_FLIGHT_S])).fetchone()
-    assert row is not None  # one row, and now() is never null
-    until: datetime = row[0]
-    return until
+    return row[0] if row else None
 
 
 # Half a minute less than the events are kept: none of them is being pruned.
-_KEPT = "SELECT %s > now() - make_interval(secs => %s) + interval '30 s'"
+_KEPT = """
+SELECT %s > now() - make_interval(secs => %s) + interval '30 s' FROM delivery_state
+WHERE state = 'hybrid'
+"""
 
 # New rows under new ids, so that a job under way, which may have pushed into the lists that were
 # lost, cannot settle them. The whole plan anew: chunks of two plans may leave followers between
@@ -56,7 +61,8 @@ async def owe_again(connection: Connection, since: datetime, *, keep_s: float) -
     """Owe what is owed, and every event since a time, as if it had just happened; return how many.
 
     Returns:
-        None when some of them may have been pruned: they are kept for `keep_s`.
+        None when some of them may have been pruned: they are kept for `keep_s`. And while nobody
+        relies on cached lists.
     """
     row = await (await connection.execute(_KEPT, [since, keep_s])).fetchone()
     if not row or not row[0]:

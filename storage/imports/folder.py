@@ -108,7 +108,6 @@ async def _terms(
         future_clamp_ms=settings.future_clamp_s * 1000,
         half_life_s=settings.affinity_half_life_s,
         pull_from_followers=settings.pull_from_followers,
-        delivery=settings.delivery,
     )
 
 

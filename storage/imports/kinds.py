@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from storage.connections import Connection
 from storage.imports.fields import Field
@@ -17,7 +16,6 @@ class Terms:
     future_clamp_ms: int
     half_life_s: int
     pull_from_followers: int
-    delivery: Literal["hybrid", "push", "pull"]
 
 
 @dataclass(frozen=True)

@@ -133,8 +133,8 @@ WITH added AS (
            to_timestamp((s.created_ms + %(shift_ms)s) / 1000.0),
            to_timestamp(%(now_ms)s / 1000.0),
            least(s.created_ms + %(shift_ms)s, %(now_ms)s),
-           CASE WHEN %(delivery)s <> 'hybrid' THEN %(delivery)s
-                WHEN d.writers_pull THEN 'pull' ELSE 'push' END
+           CASE WHEN d.writers_pull OR (SELECT state = 'pull' FROM delivery_state)
+                THEN 'pull' ELSE 'push' END
       FROM staged_posts s LEFT JOIN author_delivery d USING (author_id)
      WHERE s.place BETWEEN %(first)s AND %(last)s
      ORDER BY s.id

@@ -58,7 +58,7 @@ class World:
     ) -> None:
         """Write posts in one transaction; without `ms` an id is its own time."""
         async with self.postgres.transaction() as connection:
-            how = await posts.delivery_of(connection, author_id, self.settings.delivery)
+            how = await posts.delivery_of(connection, author_id)
             new = [
                 posts.NewPost(
                     id=id,

@@ -100,7 +100,7 @@ async def test_a_delete_that_overtakes_its_fanout_wins_and_a_restore_returns(wor
     await world.drain()
     assert await world.feed(1) == []
     async with world.postgres.transaction() as connection:
-        await posts.restore_post(connection, AUTHOR, 7, "hybrid")
+        await posts.restore_post(connection, AUTHOR, 7)
     await world.drain()
     assert await world.feed(1) == [7]
 

@@ -148,7 +148,7 @@ async def test_a_switch_back_waits_for_posts_in_flight(world: World) -> None:
     await count(world, MANY)
     await world.drain()
     async with world.postgres.transaction() as connection:
-        assert await posts.delivery_of(connection, AUTHOR, "hybrid") == "pull"
+        assert await posts.delivery_of(connection, AUTHOR) == "pull"
         await count(world, FEW)
         switching = asyncio.create_task(world.drain())
         await asyncio.sleep(0.2)

@@ -24,9 +24,9 @@ Get = Callable[..., Awaitable[dict[str, Any]]]
 
 
 @pytest.fixture
-async def client(settings: Settings, redis: RedisClient) -> AsyncIterator[httpx.AsyncClient]:
+async def client(settings: Settings, delivery: Any) -> AsyncIterator[httpx.AsyncClient]:
     """Serve the app in this process; candidates are few, so that a feed has a tail."""
-    app = create_app(settings)
+    app = create_app(replace(settings, delivery=delivery))
     transport = httpx.ASGITransport(app=app)
     async with (
         app.router.lifespan_context(app),

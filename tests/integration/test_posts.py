@@ -9,6 +9,7 @@ import pytest
 
 from feed.errors import NotAllowed, NotFound
 from storage.connections import Connection, Postgres
+from storage.delivery_state import stop_delivering
 from storage.posts import (
     NewPost,
     delete_post,
@@ -139,8 +140,8 @@ async def test_replies_and_reposts_count_until_they_are_deleted(postgres: Postgr
         assert await delete_post(connection, 2, 6)
         assert not await delete_post(connection, 2, 6)
         assert await owed(connection) == [(5, 0, 1, 3.0)]
-        assert await restore_post(connection, 2, 6, "hybrid")
-        assert not await restore_post(connection, 2, 6, "hybrid")
+        assert await restore_post(connection, 2, 6)
+        assert not await restore_post(connection, 2, 6)
         assert await owed(connection) == [(5, 1, 1, 6.0)]
         assert await event_types(connection) == [
             *["post.created"] * 3,
@@ -172,11 +173,11 @@ async def test_delivery_is_the_writers_side_of_the_switch(postgres: Postgres) ->
             "INSERT INTO author_delivery (author_id, readers_pull, writers_pull)"
             " VALUES (1, true, true), (2, true, false)"
         )
-        assert await delivery_of(connection, 1, "hybrid") == "pull"
-        assert await delivery_of(connection, 2, "hybrid") == "push"
-        assert await delivery_of(connection, 3, "hybrid") == "push"
-        assert await delivery_of(connection, 1, "push") == "push"
-        assert await delivery_of(connection, 3, "pull") == "pull"
+        assert await delivery_of(connection, 1) == "pull"
+        assert await delivery_of(connection, 2) == "push"
+        assert await delivery_of(connection, 3) == "push"
+        await stop_delivering(connection)
+        assert await delivery_of(connection, 3) == "pull"
 
 
 async def test_a_restored_post_is_delivered_as_its_author_is_now(postgres: Postgres) -> None:
@@ -184,5 +185,5 @@ async def test_a_restored_post_is_delivered_as_its_author_is_now(postgres: Postg
         await people(connection, 1)
         await insert_post(connection, post(5, delivery="pull"))
         await delete_post(connection, 1, 5)
-        await restore_post(connection, 1, 5, "hybrid")
+        await restore_post(connection, 1, 5)
         assert await rows(connection, "SELECT delivery FROM posts") == [("push",)]

@@ -85,7 +85,7 @@ async def test_a_restored_post_starts_its_receipt_over(world: World) -> None:
     async with world.postgres.transaction() as connection:
         await posts.delete_post(connection, AUTHOR, 7)
         assert await receipts.delivered(connection, 7) is None
-        await posts.restore_post(connection, AUTHOR, 7, "hybrid")
+        await posts.restore_post(connection, AUTHOR, 7)
         await connection.execute("DELETE FROM follows WHERE follower_id > 1")
     await world.drain()
     assert counted(await receipt(world)) == ("push", 1, 0, False)
@@ -96,7 +96,7 @@ async def test_one_batch_may_hold_a_post_and_its_restore(world: World) -> None:
     await world.post(7)
     async with world.postgres.transaction() as connection:
         await posts.delete_post(connection, AUTHOR, 7)
-        await posts.restore_post(connection, AUTHOR, 7, "hybrid")
+        await posts.restore_post(connection, AUTHOR, 7)
     assert await world.fanout.deliver(await world.owed()) == 3
     assert counted(await receipt(world)) == ("push", 1, 0, False)
 

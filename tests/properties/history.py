@@ -191,7 +191,7 @@ class World:
         await self._do("delete", posts.delete_post, None, self._some_post(event.a))
 
     async def _restore(self, event: Event) -> None:
-        await self._undo("delete", posts.restore_post, event, "hybrid")
+        await self._undo("delete", posts.restore_post, event)
 
     async def _follow(self, event: Event) -> None:
         await self._undo("unfollow", graph.follow, event)
@@ -356,7 +356,7 @@ async def written(
         created_at=at,
         received_at=at,
         effective_ms=ms,
-        delivery=await delivery_of(connection, author_id, "hybrid"),
+        delivery=await delivery_of(connection, author_id),
         **{"body": "", **more},
     )
     await posts.insert_post(connection, post)

@@ -59,10 +59,9 @@ def test_an_author_is_pulled_from_ten_thousand_and_pushed_again_below_eight() ->
 
 
 def test_a_pulled_post_goes_to_followers_when_its_author_is_no_longer_pulled() -> None:
-    assert reaches_followers("push", readers_pull=True, policy="hybrid")
-    assert reaches_followers("pull", readers_pull=False, policy="hybrid")
-    assert not reaches_followers("pull", readers_pull=True, policy="hybrid")
-    assert not reaches_followers("push", readers_pull=False, policy="pull")
+    assert reaches_followers("push", readers_pull=True)
+    assert reaches_followers("pull", readers_pull=False)
+    assert not reaches_followers("pull", readers_pull=True)
 
 
 def test_who_is_pulled_because_of_lag_is_left_alone_unless_the_count_asks() -> None:
