@@ -10,7 +10,7 @@ import json
 import tomllib
 import typing
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from feed.errors import Misconfigured
@@ -21,16 +21,22 @@ def _number(default: Any, doc: str, *, least: float, most: float) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Formula:
-    """The light ranker and its weights."""
+class Light:
+    """Which formula orders all candidates."""
 
-    name: str = field(
+    formula: str = field(
         default="affinity_decay",
         metadata={
             "doc": "affinity_decay or engagement_decay",
             "choices": ("affinity_decay", "engagement_decay"),
         },
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weights:
+    """The weights of one formula (`rankers.light`)."""
+
     likes: float = _number(1.0, "What a like counts for", least=0, most=100)
     comments: float = _number(3.0, "What a comment counts for", least=0, most=100)
     age_offset_h: float = _number(2.0, "Hours added to the age of a post", least=0.01, most=1_000)
@@ -90,12 +96,20 @@ class Profile:
     """Everything that decides an order, but for what is known of viewer and posts."""
 
     name: str = "default"
-    formula: Formula = Formula()
+    light: Light = Light()
+    affinity_decay: Weights = Weights(likes=1.0)
+    engagement_decay: Weights = Weights(likes=2.0)
     author: Authors = Authors()
     format: Formats = Formats()
     seen: Seen = Seen()
     out_of_network: OutOfNetwork = OutOfNetwork()
     new_author: NewAuthor = NewAuthor()
+
+    @property
+    def weights(self) -> Weights:
+        """The weights of the formula in use."""
+        weights: Weights = getattr(self, self.light.formula)
+        return weights
 
     @property
     def version(self) -> str:
@@ -121,12 +135,12 @@ def read_profiles(text: str) -> dict[str, Profile]:
 
 def lint(profile: Profile) -> list[str]:
     """Name what is allowed but hardly meant, one sentence each."""
-    formula, oon = profile.formula, profile.out_of_network
+    weights, oon = profile.weights, profile.out_of_network
     findings = {
-        "formula.likes is 0: likes move nothing": formula.likes == 0,
-        "formula.comments is 0: comments move nothing": formula.comments == 0,
-        "formula.gravity is 0: posts never get old": formula.gravity == 0,
-        "formula.gravity is above 4: after a day nothing counts but age": formula.gravity > 4,
+        "likes is 0: likes move nothing": weights.likes == 0,
+        "comments is 0: comments move nothing": weights.comments == 0,
+        "gravity is 0: posts never get old": weights.gravity == 0,
+        "gravity is above 4: after a day nothing counts but age": weights.gravity > 4,
         "author.decay is 1: further posts of an author count in full": profile.author.decay == 1,
         "author.floor is 1: author.decay moves nothing": profile.author.floor == 1,
         "seen.factor is 1: what was seen stays where it is": profile.seen.factor == 1,
@@ -135,8 +149,8 @@ def lint(profile: Profile) -> list[str]:
         "out_of_network.run can never be reached under its share": oon.enabled
         and 0 < oon.share < 0.5
         and oon.run > 2,
-        "formula.likes is above formula.comments: a like is cheaper than a comment": formula.likes
-        > formula.comments,
+        "likes is above comments: a like is cheaper than a comment": weights.likes
+        > weights.comments,
         "new_author.days is 0: the slot stays empty": profile.new_author.days == 0,
     }
     return [sentence for sentence, holds in findings.items() if holds]
@@ -153,19 +167,19 @@ def _profile(name: str, table: Any) -> Profile:
             raise Misconfigured(f"[{name}] says {key}; known are {', '.join(kinds)}.")
         if not isinstance(values, Mapping):
             raise Misconfigured(f"{key} of [{name}] must be a table, as [{name}.{key}].")
-        parts[key] = _part(f"{name}.{key}", kinds[key], values)
+        parts[key] = _part(f"{name}.{key}", getattr(Profile(), key), values)
     return Profile(name=name, **parts)
 
 
-def _part(place: str, kind: Any, values: Mapping[str, Any]) -> Any:
-    known = {each.name: each for each in fields(kind)}
-    hints = typing.get_type_hints(kind)
+def _part(place: str, default: Any, values: Mapping[str, Any]) -> Any:
+    known = {each.name: each for each in fields(default)}
+    hints = typing.get_type_hints(type(default))
     read = {}
     for key, value in values.items():
         if key not in known:
             raise Misconfigured(f"[{place}] says {key}; known are {', '.join(known)}.")
         read[key] = _checked(f"{place}.{key}", value, hints[key], known[key].metadata)
-    return kind(**read)
+    return replace(default, **read)
 
 
 def _checked(place: str, value: Any, kind: type, bounds: Mapping[str, Any]) -> Any:

@@ -10,12 +10,12 @@ def test_what_a_profile_leaves_out_is_the_default() -> None:
     profiles = read_profiles("[default]\n[calm.author]\nrun = 1\n")
     assert profiles["default"] == Profile()
     assert profiles["calm"].author.run == 1
-    assert profiles["calm"].formula == Profile().formula
+    assert profiles["calm"].weights == Profile().weights
 
 
 def test_the_version_follows_from_what_is_said() -> None:
     """Written differently but saying the same, it is the same; each value changes it."""
-    one = read_profiles("[a.seen]\nfactor = 0.5\n[a.formula]\nlikes = 1\n")["a"]
+    one = read_profiles("[a.seen]\nfactor = 0.5\n[a.affinity_decay]\nlikes = 1\n")["a"]
     two = read_profiles("# a comment\n[a]\n")["a"]
     assert one.version == two.version
     assert one.version.startswith("a-")
@@ -28,15 +28,15 @@ def test_the_version_follows_from_what_is_said() -> None:
         ("[default", "not TOML"),
         ("", "no profile"),
         ("default = 1", "default is no profile"),
-        ("[default.authors]\nrun = 1", "known are formula, author"),
+        ("[default.authors]\nrun = 1", "known are light, affinity_decay"),
         ("[default]\nauthor = 3", "must be a table"),
         ("[default.author]\nruns = 1", "known are run, decay"),
         ("[default.author]\nrun = 0", "between 1 and 1000, it is 0"),
         ("[default.author]\nrun = 1.5", "a whole number, it is 1.5"),
         ("[default.author]\nrun = true", "a whole number, it is True"),
-        ("[default.formula]\ngravity = nan", "between 0 and 10, it is nan"),
-        ("[default.formula]\nlikes = inf", "between 0 and 100, it is inf"),
-        ('[default.formula]\nname = "magic"', "must be one of affinity_decay"),
+        ("[default.affinity_decay]\ngravity = nan", "between 0 and 10, it is nan"),
+        ("[default.affinity_decay]\nlikes = inf", "between 0 and 100, it is inf"),
+        ('[default.light]\nformula = "magic"', "must be one of affinity_decay"),
         ('[default.out_of_network]\nenabled = "no"', "true or false"),
     ],
 )
@@ -52,11 +52,11 @@ def test_the_linter_finds_nothing_in_the_defaults() -> None:
 @pytest.mark.parametrize(
     ("text", "finding"),
     [
-        ("[a.formula]\nlikes = 0", "likes move nothing"),
-        ("[a.formula]\ncomments = 0", "comments move nothing"),
-        ("[a.formula]\ngravity = 0", "never get old"),
-        ("[a.formula]\ngravity = 9", "nothing counts but age"),
-        ("[a.formula]\nlikes = 9", "cheaper than a comment"),
+        ("[a.affinity_decay]\nlikes = 0", "likes move nothing"),
+        ("[a.affinity_decay]\ncomments = 0", "comments move nothing"),
+        ("[a.affinity_decay]\ngravity = 0", "never get old"),
+        ("[a.affinity_decay]\ngravity = 9", "nothing counts but age"),
+        ("[a.affinity_decay]\nlikes = 9", "cheaper than a comment"),
         ("[a.author]\ndecay = 1", "count in full"),
         ("[a.author]\nfloor = 1", "decay moves nothing"),
         ("[a.seen]\nfactor = 1", "stays where it is"),
