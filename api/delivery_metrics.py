@@ -2,6 +2,7 @@
 
 from prometheus_client import CollectorRegistry, Gauge
 
+from storage.audits import Audit
 from storage.queue_state import QueueState
 
 
@@ -25,3 +26,20 @@ def set_gauges(registry: CollectorRegistry, state: QueueState) -> None:
     authors = gauge("authors_pulled", "Authors whom readers pull", "because")
     for because, n in state.pulled.items():
         authors.labels(because).set(n)
+
+
+def set_audit_gauges(registry: CollectorRegistry, audit: Audit | None) -> None:
+    """Make the gauges of the newest audit; before the first there are none."""
+    if audit is None:
+        return
+    found = Gauge(
+        "foryou_feed_divergence", "Posts at fault in the last audit", ["kind"], registry=registry
+    )
+    for kind, n in audit.faults.items():
+        found.labels(kind).set(n)
+    Gauge("foryou_feed_audit_viewers", "Viewers in the last audit", registry=registry).set(
+        audit.n_viewers
+    )
+    Gauge("foryou_feed_audit_age_seconds", "Age of the last audit", registry=registry).set(
+        audit.age_s
+    )

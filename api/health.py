@@ -5,9 +5,10 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
-from api.delivery_metrics import set_gauges
+from api.delivery_metrics import set_audit_gauges, set_gauges
 from api.deps import Wired
 from feed.errors import Unavailable
+from storage import audits
 from storage.health import postgres_answers, redis_answers
 from storage.queue_state import queue_state
 
@@ -22,12 +23,14 @@ async def healthz() -> dict[str, str]:
 
 @router.get("/readyz")
 async def readyz(services: Wired, response: Response) -> dict[str, Any]:
-    """Say whether feeds can be served: not without Postgres; without Redis, degraded."""
+    """Say whether feeds can be served: not without Postgres; degraded without Redis, or late."""
     if not await postgres_answers(services.postgres):
         response.status_code = 503
         response.headers["Retry-After"] = "1"
         return {"status": "unavailable", "degraded": ["postgres"]}
     degraded = [] if await redis_answers(services.redis) else ["redis"]
+    if services.lag.seconds > services.settings.lag_bound_s:
+        degraded.append("lag")
     return {"status": "degraded" if degraded else "ok", "degraded": degraded}
 
 
@@ -38,6 +41,7 @@ async def metrics(request: Request, services: Wired) -> Response:
     try:
         async with services.postgres.connection() as connection:
             set_gauges(now, await queue_state(connection))
+            set_audit_gauges(now, await audits.newest(connection))
     except Unavailable:
         pass  # a scrape without these says it; the rest is worth having
     text = generate_latest(request.app.state.registry) + generate_latest(now)

@@ -7,6 +7,8 @@ import asyncio
 import logging
 from contextlib import AsyncExitStack
 
+from fanout.audit import Auditor
+from fanout.costs import ByCost
 from fanout.housekeeping import Housekeeping
 from fanout.lifetime import once, repeat, stop_on_signals
 from fanout.pressure import UnderLag
@@ -54,7 +56,7 @@ async def run_relay(settings: Settings) -> None:
     """Run the relay until SIGINT or SIGTERM; a loss of Postgres or Redis is waited out."""
     stop = stop_on_signals()
     async with AsyncExitStack() as stack:
-        postgres = Postgres(settings.postgres_url, connections=6)
+        postgres = Postgres(settings.postgres_url, connections=8)
         await postgres.open()
         stack.push_async_callback(postgres.close)
         redis = open_redis(settings.redis_url)
@@ -68,6 +70,8 @@ async def run_relay(settings: Settings) -> None:
         await asyncio.gather(
             *(repeat(f"relay {each.lane}", each.step, stop) for each in relays),
             repeat("pressure", UnderLag(postgres, settings).step, stop),
+            repeat("costs", ByCost(postgres, settings).step, stop),
+            repeat("audit", Auditor(postgres, feeds, settings).step, stop),
             once("start", housekeeping.begin, stop),
             *housekeeping.loops(stop),
         )

@@ -36,6 +36,26 @@ class Settings:
         10.0, "Readers know of a pulled author this long before writers stop pushing"
     )
 
+    switch_policy: Literal["followers", "cost"] = _setting(
+        "followers", "What decides for an author in hybrid delivery"
+    )
+    cost_push_below_followers: int = _setting(
+        1_000, "By cost: below here an author is always pushed"
+    )
+    cost_pull_from_followers: int = _setting(
+        50_000, "By cost: from here up an author is always pulled"
+    )
+    cost_insert_us: float = _setting(33.6, "Processor time of one insert into a feed")
+    cost_lookup_us: float = _setting(1070.0, "Processor time of reading one outbox at an open")
+    cost_opens_per_day: float = _setting(
+        3.0, "Opens of an active follower, where the log of served pages is empty"
+    )
+    cost_window_days: int = _setting(7, "Posts and opens of so many days are counted")
+    cost_every_s: float = _setting(3600.0, "By cost: authors are measured this often")
+    cost_dwell_s: float = _setting(
+        86_400.0, "By cost: an author stays pushed or pulled at least so long"
+    )
+
     lag_bound_s: float = _setting(10.0, "Delivery later than this is lag")
     lag_step_s: float = _setting(
         5.0, "Under lag the threshold of pulled authors halves at most this often"
@@ -91,6 +111,8 @@ class Settings:
     affinity_half_life_s: int = _setting(30 * 86400, "Strength of an affinity halves in this time")
     aggregate_every_s: float = _setting(0.5, "Pause between two folds of counters and affinity")
     outbox_keep_s: int = _setting(2 * 3600, "Delivered outbox events are kept this long")
+    audit_every_s: float = _setting(60.0, "A few feeds are compared with the truth this often")
+    audit_viewers: int = _setting(10, "Viewers whose feeds are compared each time")
     receipts_keep_s: int = _setting(30 * 86400, "How far a post got can be asked for this long")
 
     def __post_init__(self) -> None:
@@ -99,6 +121,11 @@ class Settings:
             raise Misconfigured(
                 "FORYOU_PUSH_BELOW_FOLLOWERS must not be above FORYOU_PULL_FROM_FOLLOWERS "
                 f"({self.push_below_followers} > {self.pull_from_followers}): lower the first."
+            )
+        if self.cost_push_below_followers > self.cost_pull_from_followers:
+            raise Misconfigured(
+                "FORYOU_COST_PUSH_BELOW_FOLLOWERS must not be above "
+                "FORYOU_COST_PULL_FROM_FOLLOWERS: lower the first."
             )
         if self.feed_ttl_s + VISIT_EVERY_S > self.inactive_after_s:
             # A feed that outlives its reader's activity would miss posts and look complete.
