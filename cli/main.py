@@ -26,6 +26,7 @@ COMMANDS = {
     "relay": Lazy("cli.serve", "relay", "Run the relay from Postgres to the queue."),
     "migrate": Lazy("cli.migrate", "migrate", "Bring the database to this version."),
     "import": Lazy("cli.import_command", "import_command", "Load users, posts, follows, events."),
+    "plan": Lazy("cli.plan", "plan", "Say which authors to push and which to pull."),
     "token": Lazy("cli.token", "token", "Make a JWT to try the service with."),
     "doctor": Lazy("cli.doctor", "doctor", "Check versions and settings of the servers."),
     "bench": Lazy("cli.bench", "bench", "Run one benchmark."),

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from feed.order import MAX_ID
 from feed.settings import Settings
@@ -110,7 +110,7 @@ def next_threshold(
         calm_s: Since the lag was last not calm.
         settings: The bounds; only `hybrid` delivery knows pressure.
     """
-    highest = settings.pull_from_followers  # from here up an author is pulled anyway
+    highest, _ = thresholds(settings)  # from here up an author is pulled anyway
     if settings.delivery != "hybrid":
         return None
     if lag_s > settings.lag_bound_s:
@@ -134,10 +134,78 @@ class Step(Enum):
 
 
 def thresholds(settings: Settings) -> tuple[int, int]:
-    """Return (pull from, push below) in followers; with the policy `push` nobody is pulled."""
+    """Return (pull from, push below) in followers; with delivery `push` nobody is pulled.
+
+    By cost these are the hard bounds between which the cost decides.
+    """
     if settings.delivery == "push":
         return (2**31, 2**31)
+    if settings.switch_policy == "cost":
+        return (settings.cost_pull_from_followers, settings.cost_push_below_followers)
     return (settings.pull_from_followers, settings.push_below_followers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuthorCost:
+    """What one author makes of a day: posts to so many active followers, who open their feeds.
+
+    `opens_per_day` is of all active followers together; None: nothing is known of opens.
+    `pulled`: how the author stands; None: half-way between push and pull.
+    """
+
+    author_id: int
+    followers: int
+    active_followers: int
+    posts_per_day: float
+    opens_per_day: float | None
+    pulled: bool | None
+
+
+def push_ms(cost: AuthorCost, settings: Settings) -> float:
+    """Return the milliseconds of processor time a day of pushing: each post into each feed."""
+    return cost.posts_per_day * cost.active_followers * settings.cost_insert_us / 1000
+
+
+def pull_ms(cost: AuthorCost, settings: Settings) -> float:
+    """Return the milliseconds of processor time a day of pulling: a look-up at each open."""
+    opens = cost.opens_per_day
+    if opens is None:
+        opens = cost.active_followers * settings.cost_opens_per_day
+    return opens * settings.cost_lookup_us / 1000
+
+
+def pull_is_cheap(cost: AuthorCost, settings: Settings) -> bool:
+    """Say whether pulling an author costs less than pushing.
+
+    After Silberstein, Terrace, Cooper and Ramakrishnan, "Feeding Frenzy: Selectively Materializing
+    Users' Event Feeds", SIGMOD 2010, which decides for each pair of reader and author: here for all
+    readers of an author at once, since an outbox serves them all.
+    """
+    return pull_ms(cost, settings) < push_ms(cost, settings)
+
+
+def wants_pull(followers: int, *, pulled: bool, is_cheap: bool | None, settings: Settings) -> bool:
+    """Say whether an author should be pulled: by followers, or between them by cost.
+
+    Args:
+        followers: All of them, active or not.
+        pulled: How the author stands, which is kept where nothing else decides.
+        is_cheap: Whether pulling is cheaper; None: not measured yet.
+        settings: The thresholds and the policy.
+    """
+    pull_from, push_below = thresholds(settings)
+    if not push_below <= followers < pull_from:
+        return followers >= pull_from
+    if settings.switch_policy == "cost" and is_cheap is not None:
+        return is_cheap
+    return pulled
+
+
+def decided_by(followers: int, settings: Settings) -> Literal["size", "cost"]:
+    """Say what decides for an author with so many followers."""
+    pull_from, push_below = thresholds(settings)
+    between = push_below <= followers < pull_from
+    return "cost" if between and settings.switch_policy == "cost" else "size"
 
 
 def next_step(
@@ -146,20 +214,24 @@ def next_step(
     readers_pull: bool,
     writers_pull: bool,
     because: str,
+    is_cheap: bool | None,
     settled_s: float,
     settings: Settings,
 ) -> Step:
     """Choose the next step of an author, who has been in this state for `settled_s`.
 
-    Who is pulled because of lag is pushed as well: for the count it is as if not pulled.
+    Who is pulled because of lag is pushed as well: here it is as if not pulled. By cost an author
+    dwells in a state; what has begun is finished first.
     """
-    pull_from, push_below = thresholds(settings)
     if settings.delivery == "pull":
         return Step.STAY
-    if not readers_pull or because == "lag":
-        return Step.TELL_READERS if followers >= pull_from else Step.STAY
-    if followers < push_below:
-        return Step.PUSH_AGAIN
+    pulled = readers_pull and because != "lag"
+    wanted = wants_pull(followers, pulled=pulled, is_cheap=is_cheap, settings=settings)
+    dwells = decided_by(followers, settings) == "cost" and settled_s < settings.cost_dwell_s
+    if not pulled:
+        return Step.TELL_READERS if wanted and not dwells else Step.STAY
+    if not wanted:
+        return Step.STAY if writers_pull and dwells else Step.PUSH_AGAIN
     if writers_pull:
         return Step.STAY
     return Step.STOP_PUSHING if settled_s >= settings.switch_grace_s else Step.WAIT

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 
-from fanout.plan import Again, Done, Outcome, Step, next_step
+from fanout.plan import Again, Done, Outcome, Step, decided_by, next_step
 from fanout.reconcile import newest_of
 from feed.order import MAX_ID, Ids
 from feed.settings import Settings
@@ -42,7 +42,7 @@ class Switch:
         self._settings = settings
 
     async def evaluate(self, author_id: int) -> Outcome:
-        """Take the next step that the follower count asks for, if any."""
+        """Take the next step that the follower count, or the cost, asks for, if any."""
         async with self._postgres.transaction() as connection:
             state = await state_of(connection, author_id)
             if state is None:
@@ -52,6 +52,7 @@ class Switch:
                 readers_pull=state.readers_pull,
                 writers_pull=state.writers_pull,
                 because=state.because,
+                is_cheap=state.pull_is_cheap,
                 settled_s=state.settled_s,
                 settings=self._settings,
             )
@@ -71,6 +72,7 @@ class Switch:
             since=state.changed_at,
             readers_pull=readers,
             writers_pull=writers,
+            because=decided_by(state.follower_count, self._settings),
         )
         if since is None:
             return Again(after_s=0)  # somebody else took a step meanwhile

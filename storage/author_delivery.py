@@ -60,14 +60,17 @@ class State(NamedTuple):
     writers_pull: bool
     because: Because
     changed_at: datetime | None  # None: never switched
-    settled_s: float  # since changed_at
+    settled_s: float  # since changed_at; infinite: never switched
+    pull_is_cheap: bool | None  # cheaper than push; None: not measured
 
 
 _STATE = """
 SELECT u.follower_count, coalesce(d.readers_pull, false), coalesce(d.writers_pull, false),
        coalesce(d.because, 'size'), d.changed_at,
-       coalesce(extract(epoch FROM now() - d.changed_at), 0)::float8
-FROM users u LEFT JOIN author_delivery d ON d.author_id = u.id
+       coalesce(extract(epoch FROM now() - d.changed_at)::float8, 'infinity'), c.pull_is_cheap
+FROM users u
+LEFT JOIN author_delivery d ON d.author_id = u.id
+LEFT JOIN author_costs c ON c.author_id = u.id
 WHERE u.id = %s
 """
 
@@ -80,14 +83,14 @@ async def state_of(connection: Connection, author_id: int) -> State | None:
 
 # clock_timestamp(), not now(): two changes in one transaction must differ.
 _FIRST = """
-INSERT INTO author_delivery (author_id, readers_pull, writers_pull, changed_at)
-VALUES (%s, %s, %s, clock_timestamp())
+INSERT INTO author_delivery (readers_pull, writers_pull, because, author_id, changed_at)
+VALUES (%s, %s, %s, %s, clock_timestamp())
 ON CONFLICT (author_id) DO NOTHING
 RETURNING changed_at
 """
 _ADVANCE = """
 UPDATE author_delivery
-SET readers_pull = %s, writers_pull = %s, because = 'size', changed_at = clock_timestamp()
+SET readers_pull = %s, writers_pull = %s, because = %s, changed_at = clock_timestamp()
 WHERE author_id = %s AND changed_at = %s
 RETURNING changed_at
 """
@@ -100,17 +103,18 @@ async def advance(
     since: datetime | None,
     readers_pull: bool,
     writers_pull: bool,
+    because: Because = "size",
 ) -> datetime | None:
     """Move an author on from the state entered at `since`.
 
     Returns:
         When the new state was entered, or None: the author is no longer in the old one.
     """
+    values = [readers_pull, writers_pull, because, author_id]
     if since is None:
-        changed = await connection.execute(_FIRST, [author_id, readers_pull, writers_pull])
+        changed = await connection.execute(_FIRST, values)
     else:
-        values = [readers_pull, writers_pull, author_id, since]
-        changed = await connection.execute(_ADVANCE, values)
+        changed = await connection.execute(_ADVANCE, [*values, since])
     row = await changed.fetchone()
     return row[0] if row else None
 
@@ -130,7 +134,7 @@ ORDER BY u.id
 async def owe_switches(
     connection: Connection, author_ids: Sequence[int] | None, *, pull_from: int, push_below: int
 ) -> list[int]:
-    """Append `author.crossed` for those of these authors, None: of all, who should switch."""
+    """Append `author.crossed` for those of these authors, None: of all, whose count asks for it."""
     values = {
         "authors": None if author_ids is None else list(author_ids),
         "pull_from": pull_from,
@@ -138,12 +142,17 @@ async def owe_switches(
     }
     rows = await connection.execute(_CROSSED, values)
     crossed = [author_id for (author_id,) in await rows.fetchall()]
+    await look_at(connection, crossed)
+    return crossed
+
+
+async def look_at(connection: Connection, author_ids: Sequence[int]) -> None:
+    """Append `author.crossed` for each of these authors: whether to switch is looked at then."""
     events = [
         Event("follower_count", author, "author.crossed", {"author_id": author})
-        for author in crossed
+        for author in author_ids
     ]
     await append_many(connection, events)
-    return crossed
 
 
 # Also where readers stopped pulling: what a backfill merged may be lost. Readers pull first.

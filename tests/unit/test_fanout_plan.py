@@ -31,6 +31,7 @@ def step(
         readers_pull=readers,
         writers_pull=writers,
         because=because,
+        is_cheap=None,
         settled_s=settled_s,
         settings=SETTINGS,
     )
