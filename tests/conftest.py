@@ -6,6 +6,7 @@ Each test that writes gets a database of its own, cloned from a migrated templat
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -68,10 +69,17 @@ def template(postgres_server: str) -> str:
 @pytest.fixture
 def database_url(postgres_server: str, template: str) -> Iterator[str]:
     """Give a migrated, empty database of its own; dropped afterwards."""
+    with cloned(postgres_server, template) as url:
+        yield url
+
+
+@contextmanager
+def cloned(server: str, template: str) -> Iterator[str]:
+    """Lend a database that begins as the template; its URL."""
     name = f"test_{secrets.token_hex(6)}"
-    _run(postgres_server, "CREATE DATABASE {} TEMPLATE {}", name, template)
-    yield _database(postgres_server, name)
-    _run(postgres_server, "DROP DATABASE {} WITH (FORCE)", name)
+    _run(server, "CREATE DATABASE {} TEMPLATE {}", name, template)
+    yield _database(server, name)
+    _run(server, "DROP DATABASE {} WITH (FORCE)", name)
 
 
 @pytest.fixture

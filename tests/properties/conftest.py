@@ -5,21 +5,29 @@ from collections.abc import AsyncIterator
 import pytest
 
 from feed.settings import Settings
-from storage.connections import Postgres
 from tests.properties.service import Service, small
-from tests.properties.stepping import SteppedPostgres, SteppedRedis, Steps
+from tests.properties.stepping import SteppedPostgres, SteppedRedis, Steps, stepping
+
+Stepping = tuple[Steps, SteppedPostgres, SteppedRedis]
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> tuple[str, dict[str, bool]]:
+    """Run on uvloop, as the service does: many steps are many rounds of the loop."""
+    return "asyncio", {"use_uvloop": True}
 
 
 @pytest.fixture
-async def steps(postgres: Postgres) -> Steps:
-    return Steps(postgres)
+async def stores(settings: Settings) -> AsyncIterator[Stepping]:
+    async with stepping(settings) as stores:
+        yield stores
 
 
 @pytest.fixture
-async def service(settings: Settings, steps: Steps) -> AsyncIterator[Service]:
-    postgres = SteppedPostgres(settings.postgres_url, steps)
-    redis = SteppedRedis.at(settings.redis_url, steps)
-    await postgres.open()
-    yield Service(small(settings), postgres, redis)
-    await redis.aclose()
-    await postgres.close()
+def steps(stores: Stepping) -> Steps:
+    return stores[0]
+
+
+@pytest.fixture
+def service(settings: Settings, stores: Stepping) -> Service:
+    return Service(small(settings), *stores[1:])

@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 
 from fanout.tasks import Fanout
+from feed.errors import Unavailable
 from feed.query import Mode
 from feed.settings import Settings
 from mixer.home_feed import Opening, build
@@ -48,13 +50,7 @@ class Service:
         feeds = Feeds(redis, cap=settings.feed_cap)
         outboxes = Feeds(redis, cap=settings.outbox_cap)
         self._fanout = Fanout(postgres, feeds, settings, outboxes=outboxes)
-        self._rebuild = Rebuild(
-            postgres,
-            feeds,
-            outboxes,
-            ttl_s=settings.feed_ttl_s,
-            building_ttl_s=settings.building_ttl_s,
-        )
+        self._rebuild = Rebuild(postgres, feeds, outboxes, settings, patience_s=60)
 
     async def open(self, viewer_id: int, mode: Mode, limit: int) -> Page:
         """Open a feed."""
@@ -94,7 +90,9 @@ class Service:
 
     async def deliver(self, ids: Sequence[int]) -> None:
         """Perform deliveries as a worker does."""
-        await self._fanout.deliver(ids)
+        # Two that settle the same deliveries may deadlock: one of them is put off, and sent again.
+        with suppress(Unavailable):
+            await self._fanout.deliver(ids)
 
     async def rebuild_feed(self, viewer_id: int) -> None:
         """Rebuild a missing feed as a visit does."""

@@ -6,15 +6,23 @@ production, anything else may run. The clients say so themselves: `SteppedPostgr
 """
 
 import asyncio
+import select
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from random import Random
 from typing import Any
 
+from psycopg import AsyncConnection
+from psycopg.abc import RV, PQGen
+from psycopg.pq import TransactionStatus
+from psycopg.rows import TupleRow
+from psycopg.waiting import Ready, Wait
+from redis import Redis as SyncRedis
 from redis.asyncio.client import Pipeline
 
-from storage.connections import Connection, Postgres, RedisClient
+from feed.settings import Settings
+from storage.connections import Connection, Postgres, RedisClient, translated_errors
 
 # One step in eight is so slow that a lot of what the others do happens before it.
 SPEEDS = (1.0,) * 7 + (0.01,)
@@ -22,30 +30,41 @@ SPEEDS = (1.0,) * 7 + (0.01,)
 _stepped: ContextVar[bool] = ContextVar("stepped", default=False)
 
 # Rounds of the event loop in which code that waits for nothing comes to its next step.
-ROUNDS = 8
+ROUNDS = 5
 # A call that has not ended by then may wait for a lock that another task holds.
-LOOK_AFTER_S = 0.002
+LOOK_AFTER_S = 0.001
 WAITING_FOR_LOCKS = """
-SELECT count(*) FROM pg_stat_activity
-WHERE datname = current_database() AND wait_event_type = 'Lock'
+SELECT count(*) FROM unnest(%s::integer[]) AS pid WHERE cardinality(pg_blocking_pids(pid)) > 0
 """
+MOMENT_MS = 1
+EVENTS = {Wait.R: select.POLLIN, Wait.W: select.POLLOUT, Wait.RW: select.POLLIN | select.POLLOUT}
+FAILED = TransactionStatus.INERROR
+# Each statement is planned once a connection: small tables need no better plan than that.
+CONNECTION: dict[str, Any] = {
+    "autocommit": True,
+    "prepare_threshold": 0,
+    "options": "-c plan_cache_mode=force_generic_plan -c jit=off -c deadlock_timeout=20",
+}
 
 
 class Steps:
     """The tasks that are under way, each waiting for its turn."""
 
-    def __init__(self, postgres: Postgres) -> None:
-        """Ask `postgres` whether a task that does not move waits for a lock."""
-        self._postgres = postgres
+    def __init__(self, watch: Connection) -> None:
+        """Ask on `watch` whether a task that does not move waits for a lock."""
+        self._watch = watch
         self._rng = Random(0)
         self._waiting: dict[asyncio.Future[None], float] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}  # in the order in which they started
         self._free = False
         self._changed = False
         self._n_calls = 0
+        self._pids: set[int] = set()  # of the connections that are at work
+        self._open: set[int] = set()  # of those that are inside a transaction
         self._n_blocked = 0
         self._look_now = False
         self._called = asyncio.Event()
+        self._answered = False
         self._failures: list[BaseException] = []
 
     def begin(self, rng: Random) -> None:
@@ -84,30 +103,45 @@ class Steps:
             self._waiting.pop(mine, None)
 
     @contextmanager
-    def call(self) -> Iterator[None]:
-        """Say that a server is at work for a task: the step lasts until it has answered."""
+    def call(self, pid: int = 0) -> Iterator[None]:
+        """Say that a server is at work for a task: the step lasts until it has answered.
+
+        `pid` names the process of Postgres that may wait for a lock; 0: none does.
+        """
         self._n_calls += 1
+        if pid:
+            self._pids.add(pid)
         try:
             yield
         finally:
             self._n_calls -= 1
-            self._n_blocked = min(self._n_blocked, self._n_calls)
+            self._pids.discard(pid)
+            self._n_blocked = min(self._n_blocked, len(self._pids))
+            self._answered = True
             self._called.set()
 
-    def released(self) -> None:
-        """Say that locks were released: who waited for one may go on."""
+    def locks(self, pid: int) -> None:
+        """Say that a transaction begins, which may hold locks from now on."""
+        self._open.add(pid)
+
+    def released(self, pid: int) -> None:
+        """Say that it has ended: who waited for a lock may go on."""
+        self._open.discard(pid)
         self._look_now = self._n_blocked > 0
         self._n_blocked = 0
 
-    async def step(self) -> bool:
-        """Let one task do one step, if one is fast enough; False: there is no task."""
+    async def step(self, *, idle: bool = True) -> bool:
+        """Let one task do one step; False: there is no task.
+
+        While only slow tasks are left, an `idle` step mostly lets nobody go on.
+        """
         if self._changed or not self._waiting:
             await self._settled()
         if not self._waiting:
             return bool(self._tasks)
         speeds = list(self._waiting.values())
-        if self._rng.random() > sum(speeds):
-            return True  # nobody is that fast
+        if idle and self._rng.random() > sum(speeds):
+            return True
         (chosen,) = self._rng.choices(list(self._waiting), speeds)
         del self._waiting[chosen]
         chosen.set_result(None)
@@ -116,7 +150,7 @@ class Steps:
 
     async def finish(self) -> None:
         """Step until every task has ended."""
-        while await self.step():
+        while await self.step(idle=False):
             pass
         self.check()
 
@@ -147,21 +181,52 @@ class Steps:
             await asyncio.sleep(0)
             if self._n_calls > self._n_blocked:
                 n_rounds = 0
-                self._called.clear()
-                try:
-                    if not self._look_now:
-                        await asyncio.wait_for(self._called.wait(), LOOK_AFTER_S)
-                        continue
-                except TimeoutError:
-                    pass
-                self._look_now = False
-                self._n_blocked = min(await self._n_waiting_for_locks(), self._n_calls)
+                if self._look_now or not await self._one_answered():
+                    self._look_now = False
+                    self._n_blocked = await self._n_waiting_for_locks()
+
+    async def _one_answered(self) -> bool:
+        """Wait until a call has ended; False: for a while none did."""
+        self._called.clear()
+        self._answered = False
+        timer = asyncio.get_running_loop().call_later(LOOK_AFTER_S, self._called.set)
+        await self._called.wait()
+        timer.cancel()
+        # A lock is held by a transaction that waits for its turn, or by nobody.
+        return self._answered or self._open <= self._pids
 
     async def _n_waiting_for_locks(self) -> int:
-        async with self._postgres.connection() as connection:
-            row = await (await connection.execute(WAITING_FOR_LOCKS)).fetchone()
+        if not self._pids:
+            return 0
+        rows = await self._watch.execute(WAITING_FOR_LOCKS, [sorted(self._pids)])
+        row = await rows.fetchone()
         assert row is not None
-        return int(row[0])
+        return min(int(row[0]), len(self._pids))
+
+
+class EagerConnection(AsyncConnection[TupleRow]):
+    """A connection that waits in place for what takes a moment, without the event loop.
+
+    A step is alone anyway: only what waits for a lock must let another task go on.
+    """
+
+    async def wait(self, gen: PQGen[RV], *args: Any, **kwargs: Any) -> RV:
+        """Drive an operation to its end."""
+        return await super().wait(_in_place(gen, self.pgconn.socket), *args, **kwargs)
+
+
+def _in_place(gen: PQGen[RV], socket: int) -> PQGen[RV]:
+    """Feed an operation from the socket; hand it on only when the server takes its time."""
+    poll = select.poll()
+    try:
+        wanted = next(gen)
+        while True:
+            poll.register(socket, EVENTS[wanted])
+            found = sum(event for _, event in poll.poll(MOMENT_MS))
+            ready = Ready(bool(found & select.POLLIN) + 2 * bool(found & select.POLLOUT))
+            wanted = gen.send(ready or (yield wanted))
+    except StopIteration as end:
+        return end.value
 
 
 class _SteppedConnection:
@@ -170,16 +235,17 @@ class _SteppedConnection:
     def __init__(self, connection: Connection, steps: Steps) -> None:
         self._connection = connection
         self._steps = steps
+        self._pid = connection.info.backend_pid
 
     async def execute(self, *args: Any, **kwargs: Any) -> Any:
         await self._steps.turn()
-        with self._steps.call():
+        with self._steps.call(self._pid):
             return await self._connection.execute(*args, **kwargs)
 
     @asynccontextmanager
     async def cursor(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
         await self._steps.turn()
-        with self._steps.call():
+        with self._steps.call(self._pid):
             async with self._connection.cursor(*args, **kwargs) as cursor:
                 yield cursor
 
@@ -188,72 +254,129 @@ class _SteppedConnection:
 
 
 class SteppedPostgres(Postgres):
-    """The pool of the service, one step a statement; a commit is a step of its own."""
+    """The pool of the service, one step a statement; a commit is a step of its own.
+
+    It opens as many connections as there are tasks that wait inside a transaction, and lends the
+    one that was used last, which knows most statements already.
+    """
 
     def __init__(self, url: str, steps: Steps) -> None:
-        """Open enough connections for every task that waits inside a transaction."""
-        super().__init__(url, connections=60, timeout_s=30)
+        """Lend connections to `url` whose statements take `steps`."""
+        super().__init__(url)
+        self._url = url
         self._steps = steps
+        self._idle: list[Connection] = []
+
+    async def open(self) -> None:
+        """Do nothing: connections are opened on first use."""
+
+    async def close(self) -> None:
+        """Close every connection."""
+        for connection in self._idle:
+            await connection.close()
 
     def connection(self) -> AbstractAsyncContextManager[Any]:
         """Lend a connection in autocommit."""
-        return self._stepped(super().connection(), commits=False)
+        return self._lent(commits=False)
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:
         """Lend a connection inside a transaction."""
-        return self._stepped(super().transaction(), commits=True)
+        return self._lent(commits=True)
 
     @asynccontextmanager
-    async def _stepped(
-        self, lent: AbstractAsyncContextManager[Connection], *, commits: bool
-    ) -> AsyncIterator[_SteppedConnection]:
-        with self._steps.call():
-            connection = await lent.__aenter__()
-        try:
-            yield _SteppedConnection(connection, self._steps)
-            if commits:
-                await self._steps.turn()
-        except BaseException as error:
+    async def _lent(self, *, commits: bool) -> AsyncIterator[_SteppedConnection]:
+        with translated_errors():
             with self._steps.call():
-                await lent.__aexit__(type(error), error, error.__traceback__)
-            self._steps.released()
-            raise
-        with self._steps.call():
-            await lent.__aexit__(None, None, None)
-        self._steps.released()
+                connection = await self._taken()
+                if commits:
+                    await connection.execute("BEGIN")
+            pid = connection.info.backend_pid
+            try:
+                if commits:
+                    self._steps.locks(pid)
+                yield _SteppedConnection(connection, self._steps)
+                if commits:
+                    await self._steps.turn()
+                    with self._steps.call(pid):
+                        await connection.execute("COMMIT")
+            finally:
+                with self._steps.call():
+                    await self._given_back(connection)
+                if commits:
+                    self._steps.released(pid)
+
+    async def _taken(self) -> Connection:
+        if self._idle:
+            return self._idle.pop()
+        return await EagerConnection.connect(self._url, **CONNECTION)
+
+    async def _given_back(self, connection: Connection) -> None:
+        """Keep a connection for the next task; a transaction that was left open ends here."""
+        if connection.info.transaction_status in (TransactionStatus.INTRANS, FAILED):
+            await connection.execute("ROLLBACK")
+        if connection.info.transaction_status is TransactionStatus.IDLE:
+            self._idle.append(connection)
+        else:
+            await connection.close()
+
+
+@asynccontextmanager
+async def stepping(
+    settings: Settings,
+) -> AsyncIterator[tuple[Steps, SteppedPostgres, "SteppedRedis"]]:
+    """Open the stores that `settings` name, stepping."""
+    async with await EagerConnection.connect(settings.postgres_url, **CONNECTION) as watch:
+        steps = Steps(watch)
+        postgres = SteppedPostgres(settings.postgres_url, steps)
+        redis = SteppedRedis.at(settings.redis_url, steps)
+        yield steps, postgres, redis
+        await redis.aclose()
+        await postgres.close()
 
 
 class SteppedRedis(RedisClient):
-    """The Redis client of the service, one step a command, a script or a pipeline."""
+    """The Redis client of the service, one step a command, a script or a pipeline.
+
+    Redis never waits for a lock, so a step waits for its answer in place.
+    """
 
     steps: Steps
+    server: "SyncRedis[bytes]"
 
     @classmethod
     def at(cls, url: str, steps: Steps) -> "SteppedRedis":
         """Make a client whose calls wait for their turn."""
         client: SteppedRedis = cls.from_url(url)
         client.steps = steps
+        client.server = SyncRedis.from_url(url)
         return client
 
     async def execute_command(self, *args: Any, **options: Any) -> Any:
         """Send a command, when it is this task's turn."""
         await self.steps.turn()
-        with self.steps.call():
-            return await super().execute_command(*args, **options)
+        return self.server.execute_command(*args, **options)
 
     def pipeline(self, transaction: bool = True, shard_hint: str | None = None) -> Pipeline:
         """Collect commands that are sent when it is this task's turn."""
         pipe = _SteppedPipeline(
             self.connection_pool, self.response_callbacks, transaction, shard_hint
         )
-        pipe.steps = self.steps
+        pipe.client = self
         return pipe
+
+    async def aclose(self, close_connection_pool: bool | None = None) -> None:
+        """Close the connection."""
+        self.server.close()
+        await super().aclose(close_connection_pool)
 
 
 class _SteppedPipeline(Pipeline):
-    steps: Steps
+    client: SteppedRedis
 
     async def execute(self, raise_on_error: bool = True) -> list[Any]:
-        await self.steps.turn()
-        with self.steps.call():
-            return await super().execute(raise_on_error)
+        await self.client.steps.turn()
+        with self.client.server.pipeline(transaction=self.is_transaction) as pipe:
+            for command, options in self.command_stack:
+                pipe.execute_command(*command, **options)
+            await self.reset()
+            return list(pipe.execute(raise_on_error))

@@ -1,72 +1,124 @@
 """P1, P3 and P5 on the real stores, against the oracle, over many invented histories.
 
 TEST_HISTORIES says how many, TEST_FIRST_SEED where they begin: a longer run finds rarer faults.
-A failing history is made shorter, and printed.
+They are shared out to a process a core. A failing history is made shorter, and printed.
 """
 
 import os
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
 from random import Random
+from typing import NamedTuple
 
 import pytest
+import uvloop
 
+from feed.settings import Settings
+from tests.conftest import cloned
 from tests.properties.history import Event, World, invented
-from tests.properties.service import Service
-from tests.properties.stepping import Steps
+from tests.properties.service import Service, small
+from tests.properties.stepping import Steps, stepping
 
-HISTORIES = int(os.environ.get("TEST_HISTORIES", "120"))
+HISTORIES = int(os.environ.get("TEST_HISTORIES", "2000"))
 FIRST_SEED = int(os.environ.get("TEST_FIRST_SEED", "0"))
-EVENTS = 42
-EVENTS_UNTIL_REST = 14  # a post that a feed has lost may be forgotten when it gets old
-SHORTENINGS = 60  # tries, a second each
+PROCESSES = min(len(os.sched_getaffinity(0)), HISTORIES, 8)
+EVENTS = 30
+EVENTS_UNTIL_REST = 15  # a post that a feed has lost may be forgotten when it gets old
+SHORTENINGS = 60  # tries
+FOLLOWERS_A_PAGE = (1, 3)  # each post in chunks, or none
 
 
-@pytest.mark.timeout(300 + 5 * HISTORIES)
-async def test_at_rest_every_feed_is_the_oracles(service: Service, steps: Steps) -> None:
+class Shard(NamedTuple):
+    """What one process plays, and where."""
+
+    settings: Settings
+    seeds: Sequence[int]
+
+
+@pytest.mark.timeout(300 + 2 * HISTORIES)
+def test_at_rest_every_feed_is_the_oracles(
+    settings: Settings, postgres_server: str, template: str
+) -> None:
     """Whatever happened, complete and in order at rest, nothing leaked before, twice is once."""
-    for seed in range(FIRST_SEED, FIRST_SEED + HISTORIES):
-        history = invented(seed, EVENTS)
-        if await fault(service, steps, seed, history):
-            history = await shortened(service, steps, seed, history)
-            told = "\n".join(map(str, history))
-            pytest.fail(f"seed {seed}: {await fault(service, steps, seed, history)}\n{told}")
+    with ExitStack() as stack:
+        shards = []
+        for n in range(PROCESSES):
+            postgres_url = stack.enter_context(cloned(postgres_server, template))
+            redis_url = f"{settings.redis_url.rpartition('/')[0]}/{n + 1}"
+            seeds = range(FIRST_SEED + n, FIRST_SEED + HISTORIES, PROCESSES)
+            shards.append(
+                Shard(replace(settings, postgres_url=postgres_url, redis_url=redis_url), seeds)
+            )
+        pool = stack.enter_context(get_context("spawn").Pool(PROCESSES))
+        for told in pool.imap_unordered(played, shards):
+            if told:
+                pytest.fail(told)
 
 
-async def fault(
-    service: Service, steps: Steps, seed: int, history: list[Event]
-) -> AssertionError | None:
-    """Play a history and return what went wrong."""
-    rng = Random(seed)
-    steps.begin(rng)
-    world = World(service, steps, limit=rng.randrange(3, 9))
-    try:
-        await world.begin()
-        for first in range(0, len(history), EVENTS_UNTIL_REST):
-            for event in history[first : first + EVENTS_UNTIL_REST]:
-                await world.happen(event)
-            await world.come_to_rest()
-            await world.check_complete()
-        if seed % 3 == 0:
-            await world.deliver_everything_again()
-            await world.check_complete()
-    except AssertionError as error:
-        return error
-    finally:
-        await steps.end()
-        await service.effects.drain()
+def played(shard: Shard) -> str | None:
+    """Play the histories of a shard; tell of the first that goes wrong."""
+    return uvloop.run(_played(shard))
+
+
+async def _played(shard: Shard) -> str | None:
+    async with stepping(shard.settings) as (steps, postgres, redis):
+        services = [
+            Service(replace(small(shard.settings), fanout_page=n), postgres, redis)
+            for n in FOLLOWERS_A_PAGE
+        ]
+        for seed in shard.seeds:
+            history = invented(seed, EVENTS)
+            player = Player(services[seed % len(services)], steps, seed)
+            if await player.fault(history):
+                history = await player.shortened(history)
+                told = "\n".join(map(str, history))
+                return f"seed {seed}: {await player.fault(history)}\n{told}"
     return None
 
 
-async def shortened(service: Service, steps: Steps, seed: int, history: list[Event]) -> list[Event]:
-    """Leave out what the fault does not need: halves first, then ever smaller parts."""
-    tries, size = SHORTENINGS, len(history) // 2
-    while size and tries:
-        first = 0
-        while first < len(history) and tries:
-            without = history[:first] + history[first + size :]
-            tries -= 1
-            if await fault(service, steps, seed, without):
-                history = without
-            else:
-                first += size
-        size //= 2
-    return history
+@dataclass(frozen=True)
+class Player:
+    """Plays one history, and shorter ones like it."""
+
+    service: Service
+    steps: Steps
+    seed: int
+
+    async def fault(self, history: list[Event]) -> AssertionError | None:
+        """Play a history and return what went wrong."""
+        rng = Random(self.seed)
+        self.steps.begin(rng)
+        world = World(self.service, self.steps, limit=rng.randrange(3, 9))
+        try:
+            await world.begin()
+            for first in range(0, len(history), EVENTS_UNTIL_REST):
+                for event in history[first : first + EVENTS_UNTIL_REST]:
+                    await world.happen(event)
+                await world.come_to_rest()
+                await world.check_complete()
+            if self.seed % 3 == 0:
+                await world.deliver_everything_again()
+                await world.check_complete()
+        except AssertionError as error:
+            return error
+        finally:
+            await self.steps.end()
+            await self.service.effects.drain()
+        return None
+
+    async def shortened(self, history: list[Event]) -> list[Event]:
+        """Leave out what the fault does not need: halves first, then ever smaller parts."""
+        tries, size = SHORTENINGS, len(history) // 2
+        while size and tries:
+            first = 0
+            while first < len(history) and tries:
+                without = history[:first] + history[first + size :]
+                tries -= 1
+                if await self.fault(without):
+                    history = without
+                else:
+                    first += size
+            size //= 2
+        return history
