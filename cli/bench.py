@@ -55,8 +55,8 @@ def bench(
     """Run one benchmark, with what it is compared with in the same run (docs/benchmarks.md).
 
     It starts its own Postgres and Valkey in a temporary folder and stops them afterwards, unless
-    it is given servers. NAME is open, page, chronological, fanout, small_posts, large_post, memory,
-    worker_memory or import.
+    it is given servers. NAME is open, page, chronological, fanout, lookup, small_posts, large_post,
+    memory, worker_memory or import.
 
     \b
     Example:
