@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from feed.settings import Settings
 from storage import keys
+from storage.check import ListName
 from storage.connections import Connection, Postgres, RedisClient
 from storage.feeds import Feeds
 from storage.rebuild import Rebuild
@@ -65,8 +66,7 @@ class Renewal:
         self._feed_ttl_s = settings.feed_ttl_s
         self._lists = Feeds(redis, cap=settings.feed_cap)
         outboxes = Feeds(redis, cap=settings.outbox_cap)
-        times = {"ttl_s": settings.feed_ttl_s, "building_ttl_s": settings.building_ttl_s}
-        self._rebuild = Rebuild(postgres, self._lists, outboxes, **times)
+        self._rebuild = Rebuild(postgres, self._lists, outboxes, settings, patience_s=60)
         self._token = token
         self._slots = asyncio.Semaphore(at_once or settings.rebuilds_at_once)
 
@@ -85,6 +85,12 @@ class Renewal:
     async def outboxes(self, author_ids: Collection[int]) -> int:
         """Renew the outboxes of these authors; return how many."""
         return sum(await asyncio.gather(*map(self._outbox, author_ids)))
+
+    async def lists(self, names: Collection[ListName]) -> int:
+        """Renew lists that a check has found wrong; return how many."""
+        await self.feeds_of([each.owner_id for each in names if each.kind == "feed"])
+        await self.outboxes([each.owner_id for each in names if each.kind == "outbox"])
+        return len(names)
 
     async def forget_outboxes(self) -> int:
         """Drop every outbox; those of pulled authors come back when they are read."""
