@@ -16,6 +16,7 @@ from api.deps import Services
 from api.ids import LeasedIds
 from api.lag import Lag
 from api.middleware import BodyBound, RequestLine, RequestMetrics
+from api.web import pages, read_files
 from feed.errors import Unavailable
 from feed.settings import Settings
 from mixer.home_feed import build
@@ -45,6 +46,7 @@ def create_app(settings: Settings) -> FastAPI:
     app = FastAPI(
         title="For You",
         lifespan=_lifespan(settings),
+        docs_url=None,  # web/docs.html instead, which needs nothing from elsewhere
         redoc_url=None,
         redirect_slashes=False,  # a redirect would name a Host that the client made up
     )
@@ -55,6 +57,7 @@ def create_app(settings: Settings) -> FastAPI:
     for router in ROUTERS:
         app.include_router(router, prefix=PREFIX)
     app.include_router(health.router)
+    app.include_router(pages(read_files()))
     return app
 
 
