@@ -18,10 +18,12 @@ GIVEN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 BODY_BYTES = 256 * 1024  # 10,000 characters of body, escaped, with media: far below
 EVENTS_BODY_BYTES = 1024 * 1024  # 500 events
 INGEST_BODY_BYTES = 32 * 1024 * 1024  # 10,000 lines
+MODES_BODY_BYTES = 4 * 1024 * 1024  # 100,000 user ids
 BODY_BYTES_OF = {
     "/api/v1/events": EVENTS_BODY_BYTES,
     "/api/v1/ingest": INGEST_BODY_BYTES,
 }
+MODES_PATH = "/api/v1/admin/modes"
 
 logger = logging.getLogger("foryou.request")
 
@@ -116,13 +118,19 @@ class BodyBound:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        bound = BODY_BYTES_OF.get(scope["path"], BODY_BYTES)
+        bound = _body_bound(scope["path"])
         length = Headers(scope=scope).get("content-length", "0")
         if length.isdecimal() and int(length[:20]) > bound:
             response = problem(scope, 413, "too_large", f"At most {bound} bytes are read here.")
             await response(scope, receive, send)
             return
         await self._app(scope, _Bounded(receive, bound), send)
+
+
+def _body_bound(path: str) -> int:
+    if path.startswith(MODES_PATH):
+        return MODES_BODY_BYTES
+    return BODY_BYTES_OF.get(path, BODY_BYTES)
 
 
 class _Bounded:

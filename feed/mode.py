@@ -1,7 +1,7 @@
 """Decides which mode a feed is opened in, and why. Pure; the inputs come from `storage.modes`."""
 
 from dataclasses import dataclass
-from hashlib import blake2b
+from hashlib import sha256
 
 from feed.query import Mode, ModeReason
 
@@ -11,12 +11,12 @@ CONTROL: Mode = "chronological"
 
 @dataclass(frozen=True)
 class ModeRules:
-    """How the product decides, one row for everyone; `ranked_percent` None: no rollout runs."""
+    """How the product decides, one row for everyone; `rollout_percent` None: no rollout runs."""
 
     default_mode: Mode = "ranked"
     kill_switch: Mode | None = None
     allow_request: bool = True
-    ranked_percent: int | None = None
+    rollout_percent: int | None = None
     holdout_percent: int = 0
 
 
@@ -47,15 +47,18 @@ def decide_mode(
 
 
 def percent_bucket(salt: str, user_id: int) -> int:
-    """Return a stable bucket 0..99 of a user; another salt gives an independent one."""
-    digest = blake2b(f"{salt}:{user_id}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") % 100
+    """Return a stable bucket 0..99 of a user; another salt gives an independent one.
+
+    `storage.mode_counts` computes the same in SQL, so the hash is one that Postgres has.
+    """
+    digest = sha256(f"{salt}:{user_id}".encode()).digest()
+    return int.from_bytes(digest[:4], "big") % 100
 
 
 def _rolled_out(rules: ModeRules, user_id: int) -> tuple[Mode, ModeReason]:
     if percent_bucket("holdout", user_id) < rules.holdout_percent:
         return CONTROL, "holdout"
-    if rules.ranked_percent is None:
+    if rules.rollout_percent is None:
         return rules.default_mode, "default"
-    ranked = percent_bucket("rollout", user_id) < rules.ranked_percent
+    ranked = percent_bucket("rollout", user_id) < rules.rollout_percent
     return "ranked" if ranked else CONTROL, "rollout"
