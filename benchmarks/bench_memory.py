@@ -100,7 +100,7 @@ async def _bytes_per_snapshot(redis: RedisClient, settings: Settings, seed: int)
 
 def _snapshot(rng: np.random.Generator, n: int) -> Snapshot:
     ids, _ = _posts(rng, n)
-    head = Head("s" * 16, "n" * 16, "f" * 32, NOW_MS, "affinity_decay", None)
+    head = Head("s" * 16, "n" * 16, "f" * 32, NOW_MS, "affinity_decay", "default-12345678", None)
     nothing = np.zeros(n + 1, dtype=np.int64)
     return Snapshot(head, ids, np.zeros(n, dtype=np.int8), nothing[:0], nothing)
 

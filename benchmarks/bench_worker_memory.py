@@ -1,8 +1,8 @@
 """Does the memory of a worker stay flat over a million deliveries?
 
 One worker process performs deliveries of small posts, relayed as in production. The value is its
-resident memory at the end; the ceiling, which it should not exceed, is its memory after the first
-tenth, when connections are open and scripts are loaded.
+resident memory at the end. Ceiling, which it should not exceed: its memory after the first tenth,
+when connections are open and scripts are loaded.
 """
 
 import asyncio

@@ -2,7 +2,7 @@
 
 from api.auth import identify_with
 from feed.settings import Settings
-from rankers.light import light_ranker
+from mixer.profiles import Profiles
 from snapshots.cursor import cursor_keys
 
 
@@ -14,4 +14,4 @@ def refuse_unfit(settings: Settings) -> None:
     """
     identify_with(settings)
     cursor_keys(settings)
-    light_ranker(settings.light_ranker)
+    Profiles(settings.profiles, settings.profile, clock=lambda: 0.0)

@@ -32,6 +32,8 @@ SOURCES = (
     "network_likes",
 )
 SOURCE_CODE = {name: code for code, name in enumerate(SOURCES)}
+OUT_OF_NETWORK = (SOURCE_CODE["popular"], SOURCE_CODE["network_likes"])
+"""Codes of the sources that find posts of authors whom the viewer does not follow."""
 
 
 def empty_ids() -> Ids:
@@ -166,6 +168,28 @@ def merged(found: list[Found]) -> Candidates:
     _, first = np.unique(ids, return_index=True)
     rows = first[newest_first(ms[first], ids[first])]
     return Candidates(ids[rows], ms[rows], {"source": source[rows]})
+
+
+def with_discoveries(candidates: Candidates, found: list[Found], n: int) -> Candidates:
+    """Add at most n posts from outside the network, the first of each list first.
+
+    Returns:
+        All rows, newest first, each post once; the column out_of_network (rows,) tells them apart.
+    """
+    ids = np.concatenate([empty_ids(), *(part.ids for part in found)])
+    ms = np.concatenate([empty_ids(), *(part.ms for part in found)])
+    codes = [np.full(len(part.ids), SOURCE_CODE[part.source], dtype=np.int8) for part in found]
+    source = np.concatenate([np.empty(0, dtype=np.int8), *codes])
+    _, first = np.unique(ids, return_index=True)
+    new = np.sort(first[~np.isin(ids[first], candidates.ids)])[:n]
+    all_ids = np.concatenate([candidates.ids, ids[new]])
+    all_ms = np.concatenate([candidates.ms, ms[new]])
+    rows = newest_first(all_ms, all_ids)
+    columns = {
+        "source": np.concatenate([candidates["source"], source[new]])[rows],
+        "out_of_network": rows >= len(candidates),
+    }
+    return Candidates(all_ids[rows], all_ms[rows], columns)
 
 
 def oldest_of_newest(candidates: Candidates, n: int) -> Key:

@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from feed.candidates import empty_ids
 from feed.order import Ids, Key
+from feed.seen import Seen
 
 Mode = Literal["ranked", "chronological"]
 ModeReason = Literal[
@@ -28,8 +29,10 @@ class Viewer:
     followees: Ids = field(default_factory=empty_ids)
     pulled: Ids = field(default_factory=empty_ids)  # the followees who are read from their outboxes
     hidden_authors: Ids = field(default_factory=empty_ids)  # blocked either way, or muted
+    unfollowed: Ids = field(default_factory=empty_ids)  # followed once, and not any more
     engaged_authors: Ids = field(default_factory=empty_ids)
     strength: npt.NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    seen: Seen | None = None  # read for a ranked feed only; None: not known
 
     @property
     def pushed(self) -> Ids:
@@ -48,12 +51,21 @@ class Viewer:
         """Whose posts are in-network: the followees and the viewer, sorted."""
         return np.union1d(self.followees, np.array([self.id], dtype=np.int64))
 
+    @property
+    def known(self) -> Ids:
+        """Whose posts are no discovery: in-network, hidden, or left behind; sorted."""
+        return np.union1d(self.authors, np.union1d(self.hidden_authors, self.unfollowed))
+
 
 @dataclass(frozen=True)
 class Query:
-    """One request to gather candidates: the newest `n` strictly below `before`."""
+    """One request to gather candidates: the newest `n` strictly below `before`.
+
+    `discover`: with posts from outside the network.
+    """
 
     viewer: Viewer
     n: int
     before: Key
     now_ms: int
+    discover: bool = False

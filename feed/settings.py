@@ -73,7 +73,9 @@ class Settings:
     inactive_after_s: int = _setting(
         30 * 86400, "Followers not seen for this long are left out of fan-out"
     )
-    rebuilds_at_once: int = _setting(4, "Feeds that one process rebuilds at the same time")
+    rebuilds_at_once: int = _setting(
+        4, "Lists that all processes together rebuild at the same time"
+    )
 
     fanout_page: int = _setting(1_000, "Followers pushed to by one script call")
     relay_poll_s: float = _setting(0.05, "Pause of the relay when nothing is due")
@@ -96,10 +98,15 @@ class Settings:
     snapshots_per_viewer: int = _setting(8, "Open snapshots kept for one viewer")
     served_memory: int = _setting(2_000, "Posts remembered as served along one chain of cursors")
     served_memory_ttl_s: int = _setting(86_400, "How long they are remembered")
-    light_ranker: str = _setting(
-        "affinity_decay", "The formula: affinity_decay or engagement_decay"
+    seen_kept: int = _setting(1_000, "Impressions remembered for one viewer, the latest")
+    seen_memory_s: int = _setting(7 * 86400, "How long they are remembered")
+    profiles: str = _setting("", "TOML file of ranking profiles; empty: the one that comes along")
+    profile: str = _setting("default", "The profile in force")
+    discoveries: int = _setting(50, "Posts from outside the network that each source finds")
+    likers: int = _setting(100, "Closest followees whose likes are looked at")
+    popular_from: float = _setting(
+        3.0, "Engagement, as it counts now, from which a post is popular: a like counts 1, halving"
     )
-    author_run: int = _setting(2, "Posts of one author in a row, at most")
     side_effects_at_once: int = _setting(64, "Rebuilds and visits waiting beside the requests")
     redis_timeout_s: float = _setting(0.15, "A cache that is slower than this is read around")
     redis_pause_s: float = _setting(1.0, "A cache that failed is left alone for this long")

@@ -29,13 +29,25 @@ class HiddenAuthors:
 
 
 class Unfollowed:
-    """Drops in-network posts of authors who are not followed any more."""
+    """Drops posts of authors who are not followed any more; discoveries are of others anyway."""
 
     name = "unfollowed"
 
     def keep(self, query: Query, candidates: Candidates) -> Mask:
-        """Return a mask (n,) of the posts by followees and by the viewer."""
-        return np.isin(candidates["author"], query.viewer.authors)
+        """Return a mask (n,) of the posts by followees and by the viewer, and of discoveries."""
+        followed = np.isin(candidates["author"], query.viewer.authors)
+        return np.asarray(followed | candidates["out_of_network"])
+
+
+class Doubles:
+    """Drops discoveries whose original somebody in the network posted or reposted."""
+
+    name = "doubles"
+
+    def keep(self, query: Query, candidates: Candidates) -> Mask:
+        """Return a mask (n,) of what is in-network, or to be found there nowhere."""
+        outside, originals = candidates["out_of_network"], candidates["original"]
+        return np.asarray(~outside | ~np.isin(originals, originals[~outside]))
 
 
 class NotServed:

@@ -2,24 +2,28 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from time import monotonic
 
 from candidate_sources.author_outboxes import AuthorOutboxes
 from candidate_sources.below_floor import BelowFloor
 from candidate_sources.followed_posts import FollowedPosts
+from candidate_sources.network_likes import NetworkLikes
 from candidate_sources.own_posts import OwnPosts
+from candidate_sources.popular import Popular
 from candidate_sources.pushed_feed import PushedFeed
+from feed.profile import Profile
 from feed.query import Mode, ModeReason
 from feed.settings import Settings
-from feed.stages import Scorer
 from mixer.chains import Chains
 from mixer.chronological import ChronologicalFeed
 from mixer.emptiness import Emptiness
-from mixer.filters import Deleted, HiddenAuthors, Unfollowed
+from mixer.filters import Deleted, Doubles, HiddenAuthors, Unfollowed
 from mixer.hydrators import Affinity, PostSignals
 from mixer.page import Page
-from mixer.pipeline import Pipeline
+from mixer.pipeline import Pipeline, Ranking
+from mixer.profiles import Profiles
 from mixer.ranked import Bounds, RankedFeed, Rooms
-from mixer.rules import Limit, OneOriginal, Spacing
+from mixer.rules import AuthorDecay, Limit, NewAuthor, OneOriginal, OutOfNetwork, Spacing
 from mixer.safety import Safety
 from mixer.side_effects import SideEffects
 from mixer.updates import NewPosts
@@ -28,6 +32,7 @@ from rankers.light import light_ranker
 from snapshots.cursor import Cursor
 from snapshots.store import SnapshotStore
 from storage.connections import Breaker, Postgres, RedisClient
+from storage.discovery import PostgresDiscovery
 from storage.facts import PostgresViewers
 from storage.feeds import Feeds
 from storage.page import PageReader
@@ -35,11 +40,14 @@ from storage.rebuild import Rebuild
 from storage.served import ServedLog
 from storage.timelines import PostgresTimelines
 
+POPULAR_EVERY_S = 5.0
+"""What is popular is read again after so long, once for all requests of a process."""
+
 
 def home_feed(
-    feeds: Feeds, timelines: PostgresTimelines, light: Scorer, settings: Settings
+    feeds: Feeds, timelines: PostgresTimelines, discovery: PostgresDiscovery, settings: Settings
 ) -> Pipeline:
-    """Return the stages of the home feed, in the order in which they run."""
+    """Return the stages that gather the home feed, in the order in which they run."""
     return Pipeline(
         sources=[
             PushedFeed(feeds),
@@ -47,15 +55,40 @@ def home_feed(
             FollowedPosts(timelines),  # nobody, unless the whole product pulls
             OwnPosts(timelines),
         ],
+        discoveries=[
+            NetworkLikes(discovery, n=settings.discoveries, likers=settings.likers),
+            Popular(discovery, n=settings.discoveries, every_s=POPULAR_EVERY_S, clock=monotonic),
+        ],
         gap_filler=BelowFloor(timelines),
         hydrators=[PostSignals(timelines), Affinity()],
-        filters=[Deleted(), HiddenAuthors(), Unfollowed()],
-        scorer=light,
+        filters=[Deleted(), HiddenAuthors(), Unfollowed(), Doubles()],
+        source_deadline_s=settings.budget_ms / 1000 / 4,
+    )
+
+
+def ranking(profile: Profile) -> Ranking:
+    """Return what orders the home feed under a profile, in the order in which it is applied."""
+    author, oon = profile.author, profile.out_of_network
+    return Ranking(
+        version=profile.version,
+        scorer=light_ranker(profile),
         rules=[
             OneOriginal(),
-            Spacing(Limit(name="author_run", column="author", run=settings.author_run)),
+            OutOfNetwork(factor=oon.factor),
+            AuthorDecay(decay=author.decay, floor=author.floor),
+            Spacing(
+                Limit(name="author_run", column="author", run=author.run),
+                Limit(
+                    name="out_of_network",
+                    column="out_of_network",
+                    value=True,
+                    run=oon.run,
+                    share=oon.share,
+                ),
+                Limit(name="format_run", column="format", run=profile.format.run),
+            ),
+            NewAuthor(slot=profile.new_author.slot, days=profile.new_author.days),
         ],
-        source_deadline_s=settings.budget_ms / 1000 / 4,
     )
 
 
@@ -132,7 +165,9 @@ def build(
     timelines = PostgresTimelines(postgres)
     viewers = PostgresViewers(postgres, half_life_s=settings.affinity_half_life_s)
     safety = Safety(PageReader(postgres), scan=settings.scan_bound)
-    pipeline = home_feed(feeds, timelines, light_ranker(settings.light_ranker), settings)
+    discovery = PostgresDiscovery(postgres, per_author=2, least=settings.popular_from)
+    pipeline = home_feed(feeds, timelines, discovery, settings)
+    profiles = Profiles(settings.profiles, settings.profile, clock=monotonic)
     upkeep = Upkeep(
         effects,
         postgres,
@@ -157,8 +192,11 @@ def build(
     )
     ranked = RankedFeed(
         pipeline,
+        ranking,
         safety,
-        Rooms(viewers, timelines, snapshots, Chains(snapshots, ServedLog(postgres)), upkeep),
+        Rooms(
+            profiles, viewers, timelines, snapshots, Chains(snapshots, ServedLog(postgres)), upkeep
+        ),
         Bounds(candidates=settings.candidates, served_memory=settings.served_memory),
         token=token,
     )

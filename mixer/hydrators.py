@@ -8,6 +8,8 @@ from feed.order import Ids
 from feed.query import Query
 from storage.timelines import Signals
 
+MS_PER_DAY = 86_400_000
+
 
 class SignalReader(Protocol):
     """Where signals of posts are read (`storage.timelines.PostgresTimelines`)."""
@@ -27,7 +29,7 @@ class PostSignals:
         self._reader = reader
 
     async def hydrate(self, query: Query, candidates: Candidates) -> dict[str, Column]:
-        """Return the columns author, original, format, likes, comments, reposts (n,)."""
+        """Return author, original, format, likes, comments, reposts, author_age_d, each (n,)."""
         signals = await self._reader.signals(candidates.ids)
         return {
             "author": signals.authors,
@@ -36,6 +38,7 @@ class PostSignals:
             "likes": signals.likes,
             "comments": signals.comments,
             "reposts": signals.reposts,
+            "author_age_d": (query.now_ms - signals.author_since_ms) / MS_PER_DAY,
         }
 
 

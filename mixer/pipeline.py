@@ -1,5 +1,7 @@
 """Runs any recipe: sources side by side, the truth where they are silent, filters, scores, rules.
 
+`Pipeline` gathers and hydrates; a `Ranking`, made from a profile, orders.
+
 The runner owns concurrency, deadlines, timing, shape checks and failure; a stage owns its rule.
 A stage here decides relevance only. When it fails it is skipped and named in `degraded`, and a
 failed source is read from the truth instead: unknown is never empty. Safety is `mixer.safety`.
@@ -22,7 +24,7 @@ from feed.candidates import (
     merged,
     oldest_of_newest,
 )
-from feed.order import OLDEST, Key
+from feed.order import OLDEST, Ids, Key
 from feed.query import Query
 from feed.stages import Filter, GapFiller, Hydrator, Rule, Scorer, Source
 from feed.telemetry import Trace
@@ -41,18 +43,47 @@ class Gathered:
     candidates: Candidates
     oldest: Key | None
     missing: dict[str, tuple[int, ...]]
+    discovered: list[Found]
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """What orders candidates: a formula and the rules after it, of one version of a profile."""
+
+    version: str
+    scorer: Scorer
+    rules: Sequence[Rule]
+
+    def ranker(self, trace: Trace) -> str:
+        """Name what ordered a slate: the scorer, or time when it had to be skipped."""
+        return "chronological" if self.scorer.name in trace.degraded else self.scorer.name
+
+
+@dataclass(frozen=True)
+class Slate:
+    """The candidates in the order to be shown, and what led to it.
+
+    `weighed` are the rows (n,) that the ranking was given, with every column it reads; `dropped`
+    are the ids that each filter took out before.
+    """
+
+    rows: Candidates
+    weighed: Candidates
+    dropped: dict[str, Ids]
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A recipe: which stages, in which order (`mixer.home_feed`)."""
+    """A recipe: which stages, in which order (`mixer.home_feed`).
+
+    `discoveries` are sources of posts from outside the network.
+    """
 
     sources: Sequence[Source]
+    discoveries: Sequence[Source]
     gap_filler: GapFiller
     hydrators: Sequence[Hydrator]
     filters: Sequence[Filter]
-    scorer: Scorer
-    rules: Sequence[Rule]
     source_deadline_s: float
 
     async def gather(self, query: Query, trace: Trace) -> Gathered:
@@ -61,8 +92,10 @@ class Pipeline:
         Raises:
             Unavailable: A cached list is silent and the truth cannot be reached.
         """
+        asked = [*self.sources, *(self.discoveries if query.discover else ())]
         with trace.timed("sources"):
-            found = await asyncio.gather(*(self._find(each, query, trace) for each in self.sources))
+            answers = await asyncio.gather(*(self._find(each, query, trace) for each in asked))
+        found, discovered = answers[: len(self.sources)], answers[len(self.sources) :]
         # Gaps wholly below the nth newest row need no filling: nothing there is among the n.
         seen = merged(found)
         down_to = oldest_of_newest(seen, query.n)
@@ -79,31 +112,31 @@ class Pipeline:
             newest,
             None if oldest == OLDEST else oldest,
             {each.source: each.missing for each in found if each.missing},
+            discovered,
         )
 
     async def slate(
         self,
         query: Query,
         candidates: Candidates,
+        ranking: Ranking,
         trace: Trace,
         more_filters: Sequence[Filter] = (),
-    ) -> Candidates:
+    ) -> Slate:
         """Return the candidates in the order to be shown; only filters and collapsing drop rows.
 
         `more_filters` belong to this request, after those of the recipe.
         """
         for hydrator in self.hydrators:
             candidates = await self._hydrate(hydrator, query, candidates, trace)
+        dropped: dict[str, Ids] = {}
         for each in [*self.filters, *more_filters]:
-            candidates = _filtered(each, query, candidates, trace)
-        candidates = _ordered(self.scorer, query, candidates, trace)
-        for rule in self.rules:
-            candidates = _ruled(rule, candidates, trace)
-        return candidates
-
-    def ranker(self, trace: Trace) -> str:
-        """Name what ordered the slate: the scorer, or time when it had to be skipped."""
-        return "chronological" if self.scorer.name in trace.degraded else self.scorer.name
+            kept = _filtered(each, query, candidates, trace)
+            if len(kept) < len(candidates):
+                dropped[each.name] = np.setdiff1d(candidates.ids, kept.ids)
+            candidates = kept
+        rows = ranked(ranking, candidates, query.now_ms, trace)
+        return Slate(rows, candidates, dropped)
 
     async def _find(self, source: Source, query: Query, trace: Trace) -> Found:
         try:
@@ -127,6 +160,14 @@ class Pipeline:
             return candidates
 
 
+def ranked(ranking: Ranking, candidates: Candidates, now_ms: int, trace: Trace) -> Candidates:
+    """Return the candidates (n,) in the order of a ranking; a stage that fails is skipped."""
+    candidates = _ordered(ranking.scorer, candidates, now_ms, trace)
+    for rule in ranking.rules:
+        candidates = _ruled(rule, candidates, trace)
+    return candidates
+
+
 def _filtered(each: Filter, query: Query, candidates: Candidates, trace: Trace) -> Candidates:
     try:
         mask = each.keep(query, candidates)
@@ -139,11 +180,11 @@ def _filtered(each: Filter, query: Query, candidates: Candidates, trace: Trace) 
     return candidates.take(mask)
 
 
-def _ordered(scorer: Scorer, query: Query, candidates: Candidates, trace: Trace) -> Candidates:
+def _ordered(scorer: Scorer, candidates: Candidates, now_ms: int, trace: Trace) -> Candidates:
     """Order by score, then by place; without usable scores the candidates stay newest first."""
     try:
         with trace.timed(scorer.name):
-            scores = scorer.score(candidates, query.now_ms)
+            scores = scorer.score(candidates, now_ms)
         _check_scores(scores, len(candidates))
     except Exception as error:
         _skipped(scorer.name, error, trace)

@@ -4,21 +4,25 @@
 """
 
 import hashlib
+import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from feed.candidates import Candidates, Gaps
+from feed.candidates import Candidates, Gaps, with_discoveries
 from feed.chain import Chain
 from feed.errors import Unavailable
 from feed.order import NEWEST, OLDEST, Ids, Key
-from feed.query import Query
+from feed.profile import OutOfNetwork, Profile
+from feed.query import Query, Viewer
 from feed.telemetry import Trace
 from mixer.chains import Chains
 from mixer.filters import NotServed
 from mixer.page import Item, Page
-from mixer.pipeline import Pipeline
+from mixer.pipeline import Pipeline, Ranking
+from mixer.profiles import Profiles
 from mixer.safety import Safety
 from mixer.upkeep import Upkeep
 from mixer.viewers import ViewerReader
@@ -41,6 +45,7 @@ class Bounds:
 class Rooms:
     """What a ranked session reads and writes."""
 
+    profiles: Profiles
     viewers: ViewerReader
     timelines: PostgresTimelines
     snapshots: SnapshotStore
@@ -54,14 +59,19 @@ class RankedFeed:
     def __init__(
         self,
         pipeline: Pipeline,
+        ranking: Callable[[Profile], Ranking],
         safety: Safety,
         rooms: Rooms,
         bounds: Bounds,
         *,
         token: Callable[[], str],
     ) -> None:
-        """Rank with `pipeline`; `token` makes fresh snapshot ids and nonces."""
+        """Gather with `pipeline`, order by the `ranking` of the profile in force.
+
+        `token` makes fresh snapshot ids and nonces.
+        """
         self._pipeline = pipeline
+        self._ranking = ranking
         self._safety = safety
         self._rooms = rooms
         self._bounds = bounds
@@ -126,19 +136,28 @@ class RankedFeed:
         """
         with trace.timed("viewer"):
             viewer = await self._rooms.viewers.load(cursor.viewer_id)
-        query = Query(viewer, self._bounds.candidates, NEWEST, now_ms)
+        profile = self._rooms.profiles.current()
+        ranking = self._ranking(profile)
+        discover = profile.out_of_network.enabled
+        query = Query(viewer, self._bounds.candidates, NEWEST, now_ms, discover)
         gathered = await self._pipeline.gather(query, trace)
-        slate = await self._pipeline.slate(query, gathered.candidates, trace, [NotServed(before)])
+        candidates = with_discoveries(
+            gathered.candidates,
+            gathered.discovered,
+            n_discoveries(profile.out_of_network, viewer, len(gathered.candidates)),
+        )
+        slate = await self._pipeline.slate(query, candidates, ranking, trace, [NotServed(before)])
         self._rooms.upkeep.after(viewer, gathered.missing, opened=len(before) == 0)
         head = Head(
             id=cursor.snapshot_id,
             nonce=self._token(),
             session_id=cursor.session_id,
             created_ms=now_ms,
-            ranker=self._pipeline.ranker(trace),
+            ranker=ranking.ranker(trace),
+            weights=ranking.version,
             oldest=gathered.oldest,
         )
-        snapshot = _snapshot(head, slate)
+        snapshot = _snapshot(head, slate.rows)
         try:
             with trace.timed("snapshot"):
                 return await self._rooms.snapshots.freeze(viewer.id, snapshot, now_ms)
@@ -221,6 +240,17 @@ class RankedFeed:
         with trace.timed("tail"):
             below = cursor.key or NEWEST
             return await self._safety.from_list(viewer.id, more, below, limit, chosen)
+
+
+def n_discoveries(bounds: OutOfNetwork, viewer: Viewer, n_in_network: int) -> int:
+    """Return how many posts from outside the network a slate may hold.
+
+    So many that they are at most the given share of it; without a bound of this kind for who
+    follows few.
+    """
+    if len(viewer.followees) < bounds.few_follows or bounds.share == 1:
+        return sys.maxsize
+    return math.floor(n_in_network * bounds.share / (1 - bounds.share))
 
 
 def _looked_at(snapshot: Snapshot, start: int, end: int, items: list[Item]) -> Chain:

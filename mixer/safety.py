@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from feed.candidates import SOURCES
+from feed.candidates import OUT_OF_NETWORK, SOURCES
 from feed.order import Ids, Key, Mask
 from mixer.page import Item
 from snapshots.snapshot import Snapshot
@@ -101,8 +101,11 @@ class Safety:
     async def _visible_rows(
         self, viewer_id: int, snapshot: Snapshot, row: int, end: int
     ) -> dict[int, PostRow]:
-        ids = [post for each in range(row, end) for post in snapshot.group(each)]
-        posts = await self.visible(viewer_id, np.array(ids, dtype=np.int64))
+        groups = [snapshot.group(each) for each in range(row, end)]
+        ids = np.array([post for group in groups for post in group], dtype=np.int64)
+        inside = np.isin(snapshot.sources[row:end], OUT_OF_NETWORK, invert=True)
+        must_follow = np.repeat(inside, [len(group) for group in groups])
+        posts = await self._posts.visible(viewer_id, ids, must_follow)
         return {post.id: post for post in posts}
 
 

@@ -4,7 +4,6 @@ import numpy as np
 import numpy.typing as npt
 
 from feed.candidates import Candidates
-from feed.errors import Misconfigured
 from feed.profile import Profile, Weights
 from feed.stages import Scorer
 
@@ -91,19 +90,11 @@ class AffinityDecay:
         )
 
 
-def light_ranker(name: str, profile: Profile = DEFAULT) -> Scorer:
-    """Return the formula of this name, with the weights that a profile gives it.
-
-    Raises:
-        Misconfigured: There is none of this name.
-    """
-    rankers: dict[str, Scorer] = {
-        AffinityDecay.name: AffinityDecay(profile.affinity_decay),
-        EngagementDecay.name: EngagementDecay(profile.engagement_decay),
-    }
-    if name not in rankers:
-        raise Misconfigured(f"FORYOU_LIGHT_RANKER must be one of {', '.join(rankers)}, not {name}.")
-    return rankers[name]
+def light_ranker(profile: Profile) -> Scorer:
+    """Return the formula that a profile chooses, with its weights."""
+    if profile.light.formula == EngagementDecay.name:
+        return EngagementDecay(profile.weights)
+    return AffinityDecay(profile.weights)
 
 
 def _decay(age_h: Numbers, weights: Weights) -> Numbers:

@@ -10,7 +10,7 @@ import orjson
 from feed.candidates import empty_ids
 from feed.order import Ids, Key
 
-VERSION = 1
+VERSION = 2
 
 Codes = npt.NDArray[np.int8]
 
@@ -19,7 +19,8 @@ Codes = npt.NDArray[np.int8]
 class Head:
     """What a snapshot says of itself.
 
-    `nonce` tells it from another snapshot frozen later under the same id. `oldest` is the place
+    `nonce` tells it from another snapshot frozen later under the same id. `weights` is the version
+    of the profile. `oldest` is the place
     of the oldest candidate: the chronological tail begins below it; None when nothing is below.
     """
 
@@ -28,6 +29,7 @@ class Head:
     session_id: str
     created_ms: int
     ranker: str
+    weights: str
     oldest: Key | None
 
 

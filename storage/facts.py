@@ -18,6 +18,7 @@ SELECT
         UNION SELECT blocker_id FROM blocks WHERE blocked_id = %(viewer)s
         UNION SELECT muted_id FROM mutes
                WHERE muter_id = %(viewer)s AND (until IS NULL OR until > now())) AS hidden(id)),
+    (SELECT array_agg(author_id ORDER BY author_id) FROM unfollowed WHERE viewer_id = %(viewer)s),
     engaged.authors, engaged.strengths
 FROM (SELECT state = 'hybrid' FROM delivery_state) AS lists(read), (
     SELECT array_agg(author_id ORDER BY author_id),
@@ -34,13 +35,14 @@ async def load_viewer(connection: Connection, viewer_id: int, *, half_life_s: fl
         await cursor.execute(_FACTS, values)
         row = await cursor.fetchone()
     assert row is not None  # the query always gives one row
-    reads_lists, followees, pulled, hidden, engaged, strength = row
+    reads_lists, followees, pulled, hidden, unfollowed, engaged, strength = row
     return Viewer(
         id=viewer_id,
         reads_lists=reads_lists,
         followees=_ids(followees),
         pulled=_ids(pulled),
         hidden_authors=_ids(hidden),
+        unfollowed=_ids(unfollowed),
         engaged_authors=_ids(engaged),
         strength=np.array(strength or [], dtype=np.float64),
     )

@@ -36,6 +36,9 @@ WITH changed AS (
     RETURNING follower_id, followee_id
 ), owed AS (
     INSERT INTO follower_deltas (author_id, delta) SELECT followee_id, 1 FROM changed
+), again AS (
+    DELETE FROM unfollowed USING changed
+     WHERE viewer_id = follower_id AND author_id = followee_id
 )
 SELECT follower_id, followee_id FROM changed
 """
@@ -59,6 +62,9 @@ WITH locked AS (
     RETURNING follows.follower_id, follows.followee_id
 ), owed AS (
     INSERT INTO follower_deltas (author_id, delta) SELECT followee_id, -1 FROM changed
+), left_behind AS (
+    INSERT INTO unfollowed (viewer_id, author_id) SELECT follower_id, followee_id FROM changed
+    ON CONFLICT DO NOTHING
 )
 SELECT follower_id, followee_id FROM changed
 """

@@ -50,7 +50,10 @@ SELECT p.id, p.effective_ms AS ms, p.author_id, author.name AS author_name, p.bo
  WHERE p.deleted_at IS NULL
    AND (p.repost_of IS NULL OR (original.id IS NOT NULL AND original.deleted_at IS NULL))
    AND quoted.deleted_at IS NULL
-   AND (NOT wanted.must_follow OR p.author_id = %(viewer)s OR follows.followee_id IS NOT NULL)
+   AND (p.author_id = %(viewer)s OR follows.followee_id IS NOT NULL
+        OR (NOT wanted.must_follow
+            AND NOT EXISTS (SELECT FROM unfollowed
+                             WHERE viewer_id = %(viewer)s AND author_id = p.author_id)))
    AND NOT EXISTS (SELECT FROM blocks
                     WHERE blocker_id = %(viewer)s AND blocked_id = ANY(involved.people))
    AND NOT EXISTS (SELECT FROM blocks
@@ -93,7 +96,8 @@ async def visible_posts(
 ) -> list[PostRow]:
     """Return the posts among `ids` (n,) that the viewer may see now, in the given order.
 
-    `must_follow` (n,) says which are in-network: those go when their author is not followed now.
+    `must_follow` (n,) says which are in-network: those go when their author is not followed now;
+    others go when their author was followed once, and is not any more.
     """
     values = {"viewer": viewer_id, "ids": ids.tolist(), "must_follow": must_follow.tolist()}
     async with connection.cursor(row_factory=class_row(PostRow), binary=True) as cursor:

@@ -96,10 +96,12 @@ _SIGNALS = """
 SELECT coalesce(p.author_id, 0),
        CASE WHEN p.body = '' AND p.media = '[]' THEN coalesce(p.repost_of, p.id) ELSE wanted.id END,
        coalesce(array_position(%(formats)s, p.format), 1) - 1,
-       greatest(s.likes, 0), greatest(s.comments, 0), greatest(s.reposts, 0)
+       greatest(s.likes, 0), greatest(s.comments, 0), greatest(s.reposts, 0),
+       coalesce(extract(epoch FROM u.created_at) * 1000, 0)::bigint
   FROM unnest(%(ids)b::bigint[]) WITH ORDINALITY AS wanted(id, place)
   LEFT JOIN posts p ON p.id = wanted.id AND p.deleted_at IS NULL
   LEFT JOIN post_stats s ON s.post_id = p.id
+  LEFT JOIN users u ON u.id = p.author_id
  ORDER BY wanted.place
 """
 
@@ -109,6 +111,7 @@ class Signals:
     """What ranking needs of n posts, as aligned columns (n,); a post that is gone has author 0.
 
     `originals` is the post that is shown: the original of a plain repost, else the post itself.
+    `author_since_ms` is when the author's account was made, 0 when nobody knows.
     """
 
     authors: Ids
@@ -117,11 +120,12 @@ class Signals:
     likes: Ids
     comments: Ids
     reposts: Ids
+    author_since_ms: Ids
 
 
 async def load_signals(connection: Connection, ids: Ids) -> Signals:
     """Load the signals of these posts (n,)."""
     async with connection.cursor(binary=True) as cursor:
         await cursor.execute(_SIGNALS, {"formats": list(FORMATS), "ids": ids.tolist()})
-        rows = np.array(await cursor.fetchall(), dtype=np.int64).reshape(-1, 6)
+        rows = np.array(await cursor.fetchall(), dtype=np.int64).reshape(-1, 7)
     return Signals(*rows.T)

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 ROWS = Chain(np.array([7, 8]), np.array([7, 0]))
 NONE = np.empty(0, dtype=np.int64)
 SNAPSHOT = Snapshot(
-    Head("snap", "nonce", "session", 0, "affinity_decay", None),
+    Head("snap", "nonce", "session", 0, "affinity_decay", "default-1", None),
     ROWS.ids,
     np.zeros(2, dtype=np.int8),
     NONE,

@@ -161,7 +161,7 @@ def test_an_empty_folder_becomes_one_and_stays_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "settings", [Settings(), Settings(auth="dev", cursor_keys="k" * 16, light_ranker="best")]
+    "settings", [Settings(), Settings(auth="dev", cursor_keys="k" * 16, profile="best")]
 )
 def test_up_refuses_settings_that_a_part_would_refuse(settings: Settings) -> None:
     refuse_unfit(Settings(auth="dev", cursor_keys="k" * 16))

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from feed.candidates import Candidates, Column, Found, Gaps, checked
+from feed.candidates import Candidates, Column, Found, Gaps, checked, with_discoveries
 from feed.chain import Chain
 from feed.order import NEWEST, OLDEST, Ids, Key, Mask
 from feed.query import Query, Viewer
 from feed.telemetry import Trace
 from mixer.filters import NotServed
-from mixer.pipeline import Pipeline
+from mixer.pipeline import Pipeline, Ranking
 
 pytestmark = pytest.mark.anyio
 
@@ -100,25 +100,32 @@ class Rules:
 FINE = Found(ids(4, 3, 2, 1), ids(4_000, 3_000, 2_000, 1_000), "pushed_feed")
 
 
-def pipeline(**stages: Any) -> Pipeline:
+def pipeline(**stages: Any) -> tuple[Pipeline, Ranking]:
+    """Make a recipe of stages that work, but for those that are given."""
     given = {
         "sources": [Listed(FINE)],
+        "discoveries": [],
         "gap_filler": Truth(),
         "hydrators": [],
         "filters": [],
+        "source_deadline_s": 0.05,
+        "version": "test-1",
         "scorer": Scores(lambda n: np.arange(n, dtype=np.float64)),
         "rules": [],
-        "source_deadline_s": 0.05,
+        **stages,
     }
-    return Pipeline(**{**given, **stages})
+    ranking = Ranking(*(given.pop(name) for name in ("version", "scorer", "rules")))
+    return Pipeline(**given), ranking
 
 
-async def slate(recipe: Pipeline) -> tuple[list[int], list[str]]:
-    query = Query(Viewer(id=1, followees=ids(AUTHOR)), 10, NEWEST, 5_000)
+async def slate(recipe: tuple[Pipeline, Ranking]) -> tuple[list[int], list[str]]:
+    gathering, ranking = recipe
+    query = Query(Viewer(id=1, followees=ids(AUTHOR)), 10, NEWEST, 5_000, discover=True)
     trace = Trace()
-    gathered = await recipe.gather(query, trace)
-    ranked = await recipe.slate(query, gathered.candidates, trace)
-    return ranked.ids.tolist(), trace.degraded
+    gathered = await gathering.gather(query, trace)
+    candidates = with_discoveries(gathered.candidates, gathered.discovered, 10)
+    ranked = await gathering.slate(query, candidates, ranking, trace)
+    return ranked.rows.ids.tolist(), trace.degraded
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ RULES: list[Callable[[], Rule]] = [
     lambda: SeenLater(factor=0.5),
     lambda: OutOfNetwork(factor=0.75),
     lambda: Spacing(*LIMITS),
-    lambda: NewAuthor(slot=3),
+    lambda: NewAuthor(slot=3, days=14),
 ]
 
 
@@ -49,7 +49,7 @@ def slate(n: int, **columns: Sequence[object]) -> Candidates:
         "original": falling,
         "format": np.zeros(n, dtype=np.int64),
         "out_of_network": np.zeros(n, dtype=bool),
-        "new_author": np.zeros(n, dtype=bool),
+        "author_age_d": np.full(n, 365.0),
         "seen": np.zeros(n),
         "author_seen": np.zeros(n),
         "score": falling.astype(float),
@@ -71,7 +71,7 @@ def slates(draw: st.DrawFn) -> Candidates:
         original=column(st.integers(1, 20)),
         format=column(st.integers(0, 2)),
         out_of_network=column(st.booleans()),
-        new_author=column(st.booleans()),
+        author_age_d=column(st.sampled_from([1.0, 365.0])),
         seen=column(st.sampled_from([0.0, 0.0, 0.5, 2.0])),
         author_seen=column(st.sampled_from([0.0, 1.5])),
     )
@@ -187,8 +187,8 @@ def test_out_of_network_counts_a_little_less() -> None:
 )
 def test_one_new_author_is_lifted_to_one_slot(new: list[int], order: list[int]) -> None:
     """Unless one is there, or above it, already."""
-    candidates = slate(5, new_author=[row in new for row in range(5)])
-    ruled = NewAuthor(slot=1).apply(candidates)
+    candidates = slate(5, author_age_d=[1.0 if row in new else 365.0 for row in range(5)])
+    ruled = NewAuthor(slot=1, days=14).apply(candidates)
     assert ruled.ids.tolist() == candidates.ids[np.array(order)].tolist()
 
 
