@@ -9,7 +9,19 @@ from uuid import uuid4
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
-from api import admin, events, feed, graph, health, ingest, posts, preferences, problems, users
+from api import (
+    admin,
+    admin_modes,
+    events,
+    feed,
+    graph,
+    health,
+    ingest,
+    posts,
+    preferences,
+    problems,
+    users,
+)
 from api.auth import identify_with
 from api.delivery import keep_wanting, want_delivery
 from api.deps import Services
@@ -33,6 +45,7 @@ ROUTERS = (
     ingest.router,
     events.router,
     admin.router,
+    admin_modes.router,
 )
 
 
