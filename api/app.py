@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 from api import (
     admin,
     admin_modes,
+    admin_users,
     events,
     feed,
     graph,
@@ -45,6 +46,7 @@ ROUTERS = (
     ingest.router,
     events.router,
     admin.router,
+    admin_users.router,
     admin_modes.router,
 )
 
