@@ -89,14 +89,16 @@ async def _rebuild(settings: Settings, user: int | None, progress: Progress) -> 
             stores.postgres, stores.redis, settings, token=lambda: secrets.token_urlsafe(12)
         )
         if user is not None:
-            await _one(stores, renewal, user, progress)
+            await _one(stores, renewal, settings, user, progress)
         else:
             await _all(stores, renewal, settings, progress)
 
 
-async def _one(stores: Stores, renewal: Renewal, user: int, progress: Progress) -> None:
+async def _one(
+    stores: Stores, renewal: Renewal, settings: Settings, user: int, progress: Progress
+) -> None:
     async with stores.postgres.connection() as connection:
-        viewer = await load_viewer(connection, user, half_life_s=1.0)
+        viewer = await load_viewer(connection, user, half_life_s=settings.affinity_half_life_s)
     progress.n_outboxes = await renewal.outboxes(viewer.pulled.tolist())
     progress.n_feeds = await renewal.feeds_of([user])
     progress.n_users, progress.after, progress.finished = 1, user, True

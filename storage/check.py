@@ -23,6 +23,7 @@ Kind = Literal["missing", "late", "extra", "out_of_order"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 LOOK_AGAIN_AFTER_S = 0.3
+FOR_EVER_S = 1e12  # affinities do not matter here, so they need not age
 
 
 class ListName(NamedTuple):
@@ -109,7 +110,7 @@ class FeedCheck:
     async def _look(self, viewer_id: int) -> Look:
         """Read as a feed does: who is pulled first, then the lists, then the truth."""
         async with self._postgres.connection() as connection:
-            viewer = await load_viewer(connection, viewer_id, half_life_s=1.0)
+            viewer = await load_viewer(connection, viewer_id, half_life_s=FOR_EVER_S)
         names = _names(viewer)
         read = await self._lists.read([each.key for each in names])
         lists = dict(zip(names, read, strict=True))

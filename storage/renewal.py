@@ -15,6 +15,9 @@ from storage.connections import Connection, Postgres, RedisClient
 from storage.feeds import Feeds
 from storage.rebuild import Rebuild
 
+SLOT_WITHIN_S = 60.0
+"""A rebuild waits so long for those of other processes; then the list is left to the next read."""
+
 
 class Visitor(NamedTuple):
     """A user, and for how many seconds the last visit still keeps a feed alive; 0: it does not."""
@@ -66,16 +69,20 @@ class Renewal:
         self._feed_ttl_s = settings.feed_ttl_s
         self._lists = Feeds(redis, cap=settings.feed_cap)
         outboxes = Feeds(redis, cap=settings.outbox_cap)
-        self._rebuild = Rebuild(postgres, self._lists, outboxes, settings, patience_s=60)
+        self._rebuild = Rebuild(postgres, self._lists, outboxes, settings, patience_s=SLOT_WITHIN_S)
         self._token = token
         self._slots = asyncio.Semaphore(at_once or settings.rebuilds_at_once)
 
     async def feeds(self, visitors: Sequence[Visitor]) -> int:
-        """Renew feeds; where the last visit is too long ago there is none. Return how many are."""
+        """Renew feeds, and return how many are rebuilt; the others come back when they are read.
+
+        Those are the feeds of people who have been away too long, and what a read has begun to
+        rebuild meanwhile.
+        """
         return sum(await asyncio.gather(*map(self._feed, visitors)))
 
     async def feeds_of(self, user_ids: Collection[int]) -> int:
-        """Renew the feeds of these users; return how many there are now."""
+        """Renew the feeds of these users, as `feeds` does."""
         values = {"ids": list(user_ids), "ttl_s": self._feed_ttl_s}
         async with self._postgres.connection() as connection:
             rows = await (await connection.execute(_NAMED, values)).fetchall()
@@ -83,7 +90,7 @@ class Renewal:
         return await self.feeds([known.get(id, Visitor(id, 0)) for id in user_ids])
 
     async def outboxes(self, author_ids: Collection[int]) -> int:
-        """Renew the outboxes of these authors; return how many."""
+        """Renew the outboxes of these authors; return how many are rebuilt."""
         return sum(await asyncio.gather(*map(self._outbox, author_ids)))
 
     async def lists(self, names: Collection[ListName]) -> int:
@@ -101,12 +108,10 @@ class Renewal:
             await self._lists.drop(keys.feed(visitor.user_id))
             if not visitor.ttl_s:
                 return False
-            # False: a read has found it missing meanwhile, and builds it from the same truth.
-            await self._rebuild.feed(visitor.user_id, self._token(), ttl_s=visitor.ttl_s)
-            return True
+            token = self._token()
+            return await self._rebuild.feed(visitor.user_id, token, ttl_s=visitor.ttl_s)
 
     async def _outbox(self, author_id: int) -> bool:
         async with self._slots:
             await self._lists.drop(keys.outbox(author_id))
-            await self._rebuild.outbox(author_id, self._token())
-            return True
+            return await self._rebuild.outbox(author_id, self._token())

@@ -44,6 +44,10 @@ async def pull(world: World) -> None:
 
 async def test_a_feed_in_order_has_no_fault(world: World) -> None:
     assert await world.feed(VIEWER) == [3, 2, 1]
+    await world.rows(
+        "INSERT INTO affinity VALUES (%s, %s, 1, now() - interval '1 year') RETURNING 1",
+        [VIEWER, AUTHOR],
+    )
     assert await found(world) == set()
 
 
