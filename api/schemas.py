@@ -4,7 +4,15 @@ import re
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    model_validator,
+)
 
 from api.parameters import Id, Text, Time, time_text
 from storage.authored import Post
@@ -108,6 +116,12 @@ class Preferences(Request):
     """The viewer's own choice of mode."""
 
     feed_mode: Literal["ranked", "chronological", "default"]
+
+
+class Discovery(Request):
+    """Whether those who do not follow an author may be shown the author's posts."""
+
+    discoverable: StrictBool
 
 
 class UserFields(Request):

@@ -100,6 +100,21 @@ async def set_feed_mode(connection: Connection, user_id: int, mode: Mode | None)
     await connection.execute(_SET_MODE, [mode, user_id])
 
 
+_IS_DISCOVERABLE = "SELECT discoverable FROM users WHERE id = %s"
+_SET_DISCOVERABLE = "UPDATE users SET discoverable = %s WHERE id = %s"
+
+
+async def is_discoverable(connection: Connection, user_id: int) -> bool:
+    """Say whether strangers may be shown an author's posts; they may unless the author minds."""
+    row = await (await connection.execute(_IS_DISCOVERABLE, [user_id])).fetchone()
+    return bool(row[0]) if row else True
+
+
+async def set_discoverable(connection: Connection, user_id: int, discoverable: bool) -> None:
+    """Store whether strangers may be shown an author's posts."""
+    await connection.execute(_SET_DISCOVERABLE, [discoverable, user_id])
+
+
 _STAMP = """
 INSERT INTO user_activity AS a (user_id, last_seen_at) VALUES (%s, now())
 ON CONFLICT (user_id) DO UPDATE SET last_seen_at = excluded.last_seen_at
