@@ -33,8 +33,10 @@ from api.web import pages, read_files
 from feed.errors import Unavailable
 from feed.settings import Settings
 from mixer.home_feed import build
+from mixer.seen import Impressions
 from snapshots.cursor import CursorSigner, cursor_keys
 from storage.connections import Postgres, open_redis
+from storage.seen import SeenStore
 
 PREFIX = "/api/v1"
 ROUTERS = (
@@ -87,6 +89,7 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
         ids = LeasedIds(postgres, uuid4())
         lag = Lag(postgres)
         home_feed, effects = build(settings, postgres, redis, token=_token)
+        seen = SeenStore(redis, kept=settings.seen_kept, memory_s=settings.seen_memory_s)
         await postgres.open()
         app.state.services = Services(
             settings=settings,
@@ -97,6 +100,7 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
             cursors=cursors,
             home_feed=home_feed,
             effects=effects,
+            impressions=Impressions(effects, postgres, seen),
             lag=lag,
         )
         with suppress(Unavailable):  # without Postgres the api starts all the same, and says so

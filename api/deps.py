@@ -13,6 +13,7 @@ from api.lag import Lag
 from feed.errors import Invalid
 from feed.settings import Settings
 from mixer.home_feed import HomeFeed
+from mixer.seen import Impressions
 from mixer.side_effects import SideEffects
 from snapshots.cursor import CursorSigner
 from storage.connections import Postgres, RedisClient
@@ -30,6 +31,7 @@ class Services:
     cursors: CursorSigner
     home_feed: HomeFeed
     effects: SideEffects
+    impressions: Impressions
     lag: Lag
 
 

@@ -22,6 +22,8 @@ async def report(batch: EventBatch, caller: Asking, services: Wired, now: Now) -
     async with services.postgres.transaction() as connection:
         await ensure_user(connection, caller.user_id)
         outcomes = await record(connection, list(good.values()), now)
+    taken = zip(good.values(), outcomes, strict=True)
+    services.impressions.note([each for each, o in taken if o == "accepted"], now)
     rejected = [
         {"index": index, "code": "invalid", "detail": each}
         for index, each in enumerate(parsed)

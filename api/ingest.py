@@ -15,7 +15,7 @@ from fastapi import APIRouter, Request
 from pydantic import TypeAdapter, ValidationError
 
 from api.deps import Asking, Now, Services, Wired, query_is
-from api.events import first_error
+from api.events import event_of, first_error
 from api.ingest_batches import BATCHES, Refused, Verdict
 from api.schemas import Line
 from feed.errors import Invalid
@@ -69,7 +69,11 @@ def _read(body: bytes) -> tuple[list[Numbered], dict[int, Verdict]]:
 
 async def _apply(services: Services, kind: str, lines: list[Any], now: Any) -> list[Verdict]:
     async with services.postgres.transaction() as connection:
-        return await BATCHES[kind](connection, services, lines, now)
+        verdicts = await BATCHES[kind](connection, services, lines, now)
+    if kind == "event":
+        taken = [line for line, each in zip(lines, verdicts, strict=True) if each == "accepted"]
+        services.impressions.note([event_of(line.viewer_id, line) for line in taken], now)
+    return verdicts
 
 
 def _numbered(body: bytes) -> Iterator[tuple[int, bytes]]:

@@ -67,6 +67,7 @@ class Recovery:
 
     async def _recover(self, connection: Connection, run: Run) -> datetime | None:
         """Owe what is missing, or drop what cannot be told; return from when on it is owed."""
+        await self._feeds.forget(keys.SEEN_PATTERN)  # cheap to rebuild, and no event brings it back
         n_owed = None
         if run.delivered_until is not None:
             keep_s = self._settings.outbox_keep_s

@@ -183,6 +183,7 @@ class Fanout:
             case "user.deleted":
                 await self._feeds.drop(keys.feed(each.payload["user_id"]))
                 await self._feeds.drop(keys.outbox(each.payload["user_id"]))
+                await self._feeds.drop(keys.seen(each.payload["user_id"]))
                 return Done()
         raise AssertionError(each.type)  # NEEDED lists it, so it belongs above
 
@@ -199,6 +200,7 @@ class Fanout:
         """Forget every list after an import, whose rows owe no events of their own."""
         await self._feeds.forget(keys.FEED_PATTERN)
         await self._feeds.forget(keys.OUTBOX_PATTERN)
+        await self._feeds.forget(keys.SEEN_PATTERN)
         pull_from, push_below = thresholds(self._settings)
         async with self._postgres.transaction() as connection:
             await owe_switches(connection, None, pull_from=pull_from, push_below=push_below)

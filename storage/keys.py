@@ -9,6 +9,7 @@ outbox:{author}          storage.feeds    the same                       outbox_
 snap:{viewer}:ID         snapshots.store  packed slate                   one slate; snapshot_ttl_s
 snaps:{viewer}           snapshots.store  ZSET of open snapshots         snapshots_per_viewer; same
 chain:{viewer}:ID:NONCE  snapshots.store  packed ids looked at           served_memory(_ttl_s)
+seen:{viewer}            storage.seen     header, packed impressions     seen_kept; seen_memory_s
 feeds:run_id             storage.restarts run id, delivered until when   one value
 foryou:deliveries:LANE   arq (queue_url)  ZSET of jobs that wait         queue_bound; none
 arq:*                    arq (queue_url)  the jobs                       queue_bound; a day
@@ -19,6 +20,7 @@ RUN_ID = "feeds:run_id"
 
 FEED_PATTERN = "feed:{*}"
 OUTBOX_PATTERN = "outbox:{*}"
+SEEN_PATTERN = "seen:{*}"
 
 
 def queue(lane: str) -> str:
@@ -44,6 +46,11 @@ def snapshot(viewer_id: int, snapshot_id: str) -> str:
 def snapshots_of(viewer_id: int) -> str:
     """Name the list of a viewer's open snapshots, by last use."""
     return f"snaps:{{{viewer_id}}}"
+
+
+def seen(viewer_id: int) -> str:
+    """Name the memory of what was on a viewer's screen."""
+    return f"seen:{{{viewer_id}}}"
 
 
 def chain(viewer_id: int, snapshot_id: str, nonce: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from feed.order import MAX_ID
-from storage import followers, timelines
+from storage import followers, seen, timelines
 from storage.connections import Connection, Postgres
 
 pytestmark = pytest.mark.anyio
@@ -111,3 +111,30 @@ async def test_below_the_floor_two_thousand_followees_cost_a_bounded_number_of_r
             read = await rows_read(connection, timelines._NEWEST, gap)
             # A scan tells its rows as a mean of its loops with two decimals.
             assert read <= 2_000 + 3 * n, "one of each author, and little more than is asked for"
+
+
+# Twenty viewers with a thousand events a day for ten days, one in four no impression.
+ENGAGEMENTS = """
+ALTER TABLE posts DROP CONSTRAINT posts_author_id_fkey;
+INSERT INTO posts
+  (id, author_id, body, format, created_at, received_at, effective_ms, delivery)
+SELECT n, 1, '', 'text', now(), now(), n, 'push' FROM generate_series(1, 100000) AS n;
+INSERT INTO engagements (day, viewer_id, event_id, type, post_id, at)
+SELECT (at AT TIME ZONE 'UTC')::date, n %% 20, gen_random_uuid(),
+       CASE WHEN n / 20 %% 4 = 0 THEN 'click' ELSE 'impression' END, 1 + n / 20 %% 1000, at
+  FROM generate_series(0, 199999) AS n, LATERAL (SELECT now() - n * interval '4.32 s' AS at) AS t;
+ANALYZE posts, engagements;
+"""
+
+
+async def test_what_a_viewer_saw_is_read_from_the_log_in_a_bounded_number_of_rows(
+    connection: Connection,
+) -> None:
+    """Of the last eight partitions, the viewer's own, and no more than are looked at."""
+    for statement in ENGAGEMENTS.split(";")[:-1]:
+        await connection.execute(statement.encode(), ())
+    for kept in (20, 1_000):
+        scan = seen.SCAN * kept
+        values = {"viewer": 7, "kept": kept, "scan": scan, "memory_s": 7 * 86_400}
+        read = await rows_read(connection, seen._LATEST, values)
+        assert kept < read <= 8 * min(1_000, scan) + kept + 8
