@@ -107,7 +107,9 @@ class Settings:
     popular_from: float = _setting(
         3.0, "Engagement, as it counts now, from which a post is popular: a like counts 1, halving"
     )
-    side_effects_at_once: int = _setting(64, "Rebuilds and visits waiting beside the requests")
+    side_effects_at_once: int = _setting(
+        64, "Rebuilds, and as many visits, waiting beside the requests"
+    )
     redis_timeout_s: float = _setting(0.15, "A cache that is slower than this is read around")
     redis_pause_s: float = _setting(1.0, "A cache that failed is left alone for this long")
     budget_ms: int = _setting(

@@ -40,6 +40,8 @@ from storage.rebuild import Rebuild
 from storage.served import ServedLog
 from storage.timelines import PostgresTimelines
 
+REBUILD_PATIENCE_S = 1.0  # whoever gets no slot leaves a missing list to the next read
+
 POPULAR_EVERY_S = 5.0
 """What is popular is read again after so long, once for all requests of a process."""
 
@@ -172,13 +174,7 @@ def build(
         effects,
         postgres,
         feeds,
-        Rebuild(
-            postgres,
-            feeds,
-            outboxes,
-            ttl_s=settings.feed_ttl_s,
-            building_ttl_s=settings.building_ttl_s,
-        ),
+        Rebuild(postgres, feeds, outboxes, settings, patience_s=REBUILD_PATIENCE_S),
         token=token,
         at_once=settings.rebuilds_at_once,
         ttl_s=settings.feed_ttl_s,

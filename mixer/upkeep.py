@@ -1,7 +1,8 @@
 """What a read leaves behind: the visit is stamped, missing lists are rebuilt, others live on."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 
 from feed.query import Viewer
 from mixer.side_effects import SideEffects
@@ -26,13 +27,17 @@ class Upkeep:
         at_once: int,
         ttl_s: int,
     ) -> None:
-        """Rebuild at most `at_once` lists at the same time; `token` makes a fresh marker."""
+        """Rebuild at most `at_once` lists at the same time; `token` makes a fresh marker.
+
+        That keeps connections free; the bound on all processes together is in `rebuild`.
+        """
         self._effects = effects
         self._postgres = postgres
         self._feeds = feeds
         self._rebuild = rebuild
         self._token = token
         self._slots = asyncio.Semaphore(at_once)
+        self._under_way: set[str] = set()
         self._ttl_s = ttl_s
 
     def after(
@@ -40,7 +45,8 @@ class Upkeep:
     ) -> None:
         """Start what a page leaves to do; only an opening counts as a visit."""
         if opened or missing:
-            self._effects.start("upkeep", self._after(viewer, missing, opened=opened))
+            name = "rebuild" if missing else "visit"
+            self._effects.start(name, self._after(viewer, missing, opened=opened))
 
     async def _after(
         self, viewer: Viewer, missing: Mapping[str, tuple[int, ...]], *, opened: bool
@@ -54,8 +60,17 @@ class Upkeep:
             lists = [keys.feed(viewer.id), *(keys.outbox(each) for each in viewer.pulled.tolist())]
             await self._feeds.touch(lists, ttl_s=self._ttl_s)
         for viewer_id in missing.get("pushed_feed", ()):
-            async with self._slots:
-                await self._rebuild.feed(viewer_id, self._token())
+            await self._once(keys.feed(viewer_id), partial(self._rebuild.feed, viewer_id))
         for author_id in missing.get("author_outbox", ()):
+            await self._once(keys.outbox(author_id), partial(self._rebuild.outbox, author_id))
+
+    async def _once(self, key: str, rebuild: Callable[[str], Awaitable[bool]]) -> None:
+        """Rebuild a list unless this process is at it, or about to be."""
+        if key in self._under_way:
+            return
+        self._under_way.add(key)
+        try:
             async with self._slots:
-                await self._rebuild.outbox(author_id, self._token())
+                await rebuild(self._token())
+        finally:
+            self._under_way.remove(key)

@@ -2,60 +2,107 @@
 
 The order of the steps is what makes it right: a building marker first, so that fan-out pushes
 into the list from now on; then the truth; then a merge that only the holder of the marker can do.
+All processes together rebuild `rebuilds_at_once` lists at a time, so that the loss of a cache is
+no storm for Postgres: each rebuild holds one of so many slots, until its transaction ends.
 """
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from time import monotonic
 
 import numpy as np
 
 from feed.candidates import Gaps
 from feed.order import OLDEST, Ids
+from feed.settings import Settings
 from storage import keys
 from storage.connections import Connection, Postgres
+from storage.delivery_state import how_it_stands
 from storage.feeds import Feeds
+from storage.locks import try_slot
 from storage.timelines import newest_posts
+
+SLOTS = "rebuilds"
+RETRY_S = 0.02  # to the double of it, for a slot: a rebuild takes about as long
 
 
 class Rebuild:
     """Rebuilds pushed feeds and author outboxes, one list at a time."""
 
     def __init__(
-        self, postgres: Postgres, feeds: Feeds, outboxes: Feeds, *, ttl_s: int, building_ttl_s: int
+        self,
+        postgres: Postgres,
+        feeds: Feeds,
+        outboxes: Feeds,
+        settings: Settings,
+        *,
+        patience_s: float,
+        jitter: Callable[[], float] = random.random,
     ) -> None:
-        """Read from `postgres` into `feeds` and `outboxes`, each up to its own cap."""
+        """Read from `postgres` into `feeds` and `outboxes`; wait for a slot for `patience_s`."""
         self._postgres = postgres
         self._feeds = feeds
         self._outboxes = outboxes
-        self._ttl_s = ttl_s
-        self._building_ttl_s = building_ttl_s
+        self._settings = settings
+        self._patience_s = patience_s
+        self._jitter = jitter
 
     async def feed(self, viewer_id: int, token: str, *, ttl_s: int | None = None) -> bool:
-        """Rebuild a viewer's pushed feed; False when it exists, or somebody else is at it.
+        """Rebuild a viewer's pushed feed; say whether this call has.
 
-        The viewer is here now, or `ttl_s` is what is left of the life that the last visit gave: a
-        list that outlives its reader's activity is no longer pushed into, and looks complete.
+        It has not when the list exists, somebody else is at it, no slot came free in time, or
+        nobody relies on lists. The viewer is here now, or `ttl_s` is what is left of the life that
+        the last visit gave: a list that outlives its reader's activity is no longer pushed into,
+        and looks complete.
         """
         key = keys.feed(viewer_id)
-        if not await self._feeds.begin(key, token, ttl_s=self._building_ttl_s):
-            return False
-        async with self._postgres.connection() as connection:
+        async with self._begun(self._feeds, key, token) as connection:
+            if connection is None:
+                return False
             followees = await followees_of(connection, viewer_id)
-        return await self._fill(self._feeds, key, token, followees, ttl_s or self._ttl_s)
+            ttl_s = ttl_s or self._settings.feed_ttl_s
+            return await _fill(connection, self._feeds, key, token, followees, ttl_s)
 
     async def outbox(self, author_id: int, token: str) -> bool:
-        """Rebuild an author's outbox; False when it exists, or somebody else is at it."""
+        """Rebuild an author's outbox; say whether this call has, as `feed` does."""
         key = keys.outbox(author_id)
-        if not await self._outboxes.begin(key, token, ttl_s=self._building_ttl_s):
-            return False
-        author = np.array([author_id], dtype=np.int64)
-        return await self._fill(self._outboxes, key, token, author, self._ttl_s)
+        async with self._begun(self._outboxes, key, token) as connection:
+            if connection is None:
+                return False
+            author = np.array([author_id], dtype=np.int64)
+            ttl_s = self._settings.feed_ttl_s
+            return await _fill(connection, self._outboxes, key, token, author, ttl_s)
 
-    async def _fill(self, lists: Feeds, key: str, token: str, authors: Ids, ttl_s: int) -> bool:
-        async with self._postgres.connection() as connection:
-            gaps = Gaps.everywhere(authors)
-            ids, ms = await newest_posts(connection, gaps, OLDEST, lists.cap + 1)
-        # One row more than fits: its time is the floor, above which the list is complete.
-        floor_ms = int(ms[lists.cap]) if len(ids) > lists.cap else None
-        kept = slice(None, lists.cap)
-        return await lists.finish(key, token, ids[kept], ms[kept], floor_ms, ttl_s=ttl_s)
+    @asynccontextmanager
+    async def _begun(self, lists: Feeds, key: str, token: str) -> AsyncIterator[Connection | None]:
+        """Mark a missing list as being built, and lend a connection that holds a slot; or None."""
+        n_slots = self._settings.rebuilds_at_once
+        until_s = monotonic() + self._patience_s
+        while not (await lists.present([key]))[0]:
+            async with self._postgres.transaction() as connection:
+                if (await how_it_stands(connection)).state != "hybrid":
+                    break
+                if await try_slot(connection, SLOTS, n_slots, jitter=self._jitter()):
+                    ttl_s = self._settings.building_ttl_s
+                    begun = await lists.begin(key, token, ttl_s=ttl_s)
+                    yield connection if begun else None
+                    return
+            if monotonic() > until_s:
+                break
+            await asyncio.sleep(RETRY_S * (1 + self._jitter()))
+        yield None
+
+
+async def _fill(
+    connection: Connection, lists: Feeds, key: str, token: str, authors: Ids, ttl_s: int
+) -> bool:
+    ids, ms = await newest_posts(connection, Gaps.everywhere(authors), OLDEST, lists.cap + 1)
+    # One row more than fits: its time is the floor, above which the list is complete.
+    floor_ms = int(ms[lists.cap]) if len(ids) > lists.cap else None
+    kept = slice(None, lists.cap)
+    return await lists.finish(key, token, ids[kept], ms[kept], floor_ms, ttl_s=ttl_s)
 
 
 async def followees_of(connection: Connection, viewer_id: int) -> Ids:
