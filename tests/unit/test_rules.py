@@ -9,7 +9,11 @@ from hypothesis import strategies as st
 
 from feed.candidates import Candidates
 from feed.order import Ids
+from feed.profile import Profile
 from feed.stages import Rule
+from feed.telemetry import Trace
+from mixer.home_feed import ranking
+from mixer.pipeline import ranked
 from mixer.rules import (
     AuthorDecay,
     Limit,
@@ -89,6 +93,17 @@ def test_a_rule_loses_nothing_doubles_nothing_and_is_no_matter_of_luck(
     assert again.ids.tolist() == ruled.ids.tolist()
 
 
+@pytest.mark.parametrize("rule", RULES, ids=lambda make: make().name)
+@given(candidates=slates())
+def test_a_rule_changes_no_fact(rule: Callable[[], Rule], candidates: Candidates) -> None:
+    """What a post is, later rules read too: only its score and its place change."""
+    ruled = rule().apply(candidates)
+    at = {post: row for row, post in enumerate(candidates.ids.tolist())}
+    rows = np.array([at[post] for post in ruled.ids.tolist()])
+    for name in candidates.columns.keys() - {"score"}:
+        assert ruled[name].tolist() == candidates[name][rows].tolist(), name
+
+
 @given(candidates=slates())
 def test_a_limit_gives_way_only_where_nobody_left_could_keep_it(candidates: Candidates) -> None:
     """The first limit is broken at a row only if every row from there on breaks it."""
@@ -134,6 +149,20 @@ def test_at_most_two_out_of_network_in_a_row_and_at_most_a_share() -> None:
     assert shares.all()
 
 
+def test_the_recipe_holds_its_bounds_on_what_is_out_of_network() -> None:
+    """Though a rule before them has weighed it, and though it is liked best."""
+    outside = np.array([True] * 6 + [False] * 14)
+    facts = {
+        "likes": np.where(outside, 1_000, 0),
+        "comments": np.zeros(20),
+        "affinity": np.ones(20),
+    }
+    candidates = slate(20, out_of_network=outside.tolist()).with_columns(facts)
+    rows = ranked(ranking(Profile()), candidates, 20, Trace())
+    assert rows.ids[:3].tolist() == [20, 14, 13], "the best is a stranger's, the next are not"
+    assert n_beyond(rows["out_of_network"], OON) == 0
+
+
 def test_when_limits_clash_the_last_gives_way() -> None:
     """The author run bars one row, the format run the other."""
     candidates = slate(5, author=[1, 2, 3, 3, 4], format=[0, 0, 0, 1, 0])
@@ -150,7 +179,7 @@ def test_further_posts_of_an_author_count_less() -> None:
     ruled = AuthorDecay(decay=0.5, floor=0.25).apply(candidates)
     assert ruled.ids.tolist() == [3, 1, 2]
     assert ruled["score"].tolist() == [10.0, 6.0, 9.0 * 0.625]
-    assert ruled["author_decay"].tolist() == [1.0, 1.0, 0.625]
+    assert ruled["author_decay_factor"].tolist() == [1.0, 1.0, 0.625]
 
 
 def test_what_was_seen_of_an_author_in_earlier_sessions_counts() -> None:
