@@ -52,6 +52,13 @@ def test_every_command_has_help_with_an_example(name: str) -> None:
     assert "Example" in told.output and f"foryou {name}" in told.output
 
 
+@pytest.mark.parametrize("name", ["list", "retry", "drop"])
+def test_every_part_of_outbox_has_help_with_an_example(name: str) -> None:
+    told = CliRunner().invoke(foryou, ["outbox", name, "--help"])
+    assert told.exit_code == 0, told.output
+    assert "Example" in told.output and f"foryou outbox {name}" in told.output
+
+
 def test_the_list_of_commands_loads_none_of_them() -> None:
     code = (
         "import sys, cli.main\n"
