@@ -50,9 +50,9 @@ SELECT min(g.id), count(*), g.feed_mode, override_before, override_after,
            CASE WHEN g.is_open AND cardinality(%(holdout)s::bigint[]) > 0 THEN width_bucket(
                ('x' || left(encode(sha256(('holdout:' || g.id)::bytea), 'hex'), 8))
                    ::bit(32)::bigint %% 100, %(holdout)s::bigint[]) END AS holdout
-    OFFSET 0) AS interval
+    OFFSET 0) AS fell
  GROUP BY g.feed_mode, override_before, override_after, cohort_before, cohort_after,
-          interval.rollout, interval.holdout
+          fell.rollout, fell.holdout
 """
 
 
