@@ -23,6 +23,7 @@ from storage.connections import Postgres
 from storage.deliveries import Chunk, Delivery, Failure, Later
 from storage.feeds import Feeds
 from storage.followers import FollowerPage
+from storage.ghosts import Ghosts
 from storage.pressure import pull_meanwhile
 from storage.receipts import Receipt
 
@@ -32,7 +33,7 @@ POSTED = ("post.created", "post.restored")
 NEEDED = {
     "post.created": ("post_id",),
     "post.restored": ("post_id",),
-    "post.deleted": (),
+    "post.deleted": ("post_id", "author_id"),
     "relation.changed": ("viewer_id", "author_id"),
     "author.crossed": ("author_id",),
     "author.backfill": ("author_id",),
@@ -72,6 +73,7 @@ class Fanout:
         self._jitter = jitter
         self._new_posts = NewPosts(postgres, feeds, outboxes or feeds, settings)
         self._switch = Switch(postgres, feeds, settings)
+        self._ghosts = Ghosts(postgres, feeds)
         self._posts_at_once = asyncio.Semaphore(POSTS_AT_ONCE)
         self._reconciles_at_once = asyncio.Semaphore(RECONCILES_AT_ONCE)
         self._begin_within_s = settings.lease_s * BEGIN_WITHIN
@@ -88,10 +90,13 @@ class Fanout:
         fit = [each for each in owed if not _unfit(each)]
         posts = [each for each in fit if each.type in POSTED]
         relations = [each for each in fit if each.type == "relation.changed"]
-        rest = [each for each in fit if each.type not in (*POSTED, "relation.changed")]
+        deletes = [each for each in fit if each.type == "post.deleted"]
+        apart = (*POSTED, "relation.changed", "post.deleted")
+        rest = [each for each in fit if each.type not in apart]
         groups = await asyncio.gather(
             self._all(posts, self._deliver_posts),
             self._all(relations, self._reconcile_all),
+            self._all(deletes, self._sweep_all),
             self._all(rest, self._perform_all),
         )
         results = [*unfit, *(pair for group in groups for pair in group)]
@@ -165,6 +170,17 @@ class Fanout:
 
         return await self._each(batch, bring_in_line, self._reconciles_at_once)
 
+    # ------------------------------------------------------------------ deletes
+
+    async def _sweep_all(self, batch: Sequence[Delivery]) -> list[Result]:
+        """Take deleted posts out of their authors' outboxes; feeds are swept when they are read."""
+        found: dict[str, list[int]] = {}
+        for each in batch:
+            outbox = keys.outbox(each.payload["author_id"])
+            found.setdefault(outbox, []).append(each.payload["post_id"])
+        await self._ghosts.sweep(found)
+        return [Done()] * len(batch)
+
     # ------------------------------------------------------------------ the rest
 
     async def _perform_all(self, batch: Sequence[Delivery]) -> list[Result]:
@@ -172,8 +188,6 @@ class Fanout:
 
     async def _perform(self, each: Delivery) -> Outcome:
         match each.type:
-            case "post.deleted":
-                return Done()  # reads drop it at once; the event is for other consumers
             case "author.crossed":
                 return await self._switch.evaluate(each.payload["author_id"])
             case "author.backfill":

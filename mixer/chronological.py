@@ -15,6 +15,7 @@ from mixer.safety import Safety
 from mixer.upkeep import Upkeep
 from mixer.viewers import ViewerReader
 from snapshots.cursor import Cursor
+from storage.page import PostRow
 
 
 class ChronologicalFeed:
@@ -39,6 +40,7 @@ class ChronologicalFeed:
         with trace.timed("viewer"):
             viewer = await self._viewers.load(cursor.viewer_id)
         sources: dict[int, int] = {}
+        visible: set[int] = set()
         missing: dict[str, tuple[int, ...]] = {}
 
         async def more(below: Key, n: int) -> tuple[Ids, Ids]:
@@ -48,9 +50,16 @@ class ChronologicalFeed:
             missing.update(gathered.missing)
             return newest.ids, newest.ms
 
+        async def seen(rows: list[PostRow]) -> list[PostRow]:
+            visible.update(row.id for row in rows)
+            return rows
+
         with trace.timed("page"):
-            posts, key = await self._safety.from_list(viewer.id, more, cursor.key or NEWEST, limit)
+            below = cursor.key or NEWEST
+            posts, key = await self._safety.from_list(viewer.id, more, below, limit, seen)
         self._upkeep.after(viewer, missing, opened=cursor.key is None)
+        listed = (id for id, source in sources.items() if SOURCES[source] == "pushed_feed")
+        self._upkeep.sweep(viewer, [id for id in listed if id not in visible])
         items = [
             Item(post, SOURCES[sources[post.id]], cursor.position + place)
             for place, post in enumerate(posts)

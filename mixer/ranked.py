@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from feed.candidates import Candidates, Gaps, with_discoveries
+from feed.candidates import Candidates, Gaps, empty_ids, with_discoveries
 from feed.chain import Chain
 from feed.errors import Unavailable
 from feed.order import NEWEST, OLDEST, Ids, Key
@@ -148,6 +148,7 @@ class RankedFeed:
         )
         slate = await self._pipeline.slate(query, candidates, ranking, trace, [NotServed(before)])
         self._rooms.upkeep.after(viewer, gathered.missing, opened=len(before) == 0)
+        self._rooms.upkeep.sweep(viewer, slate.dropped.get("deleted", empty_ids()).tolist())
         head = Head(
             id=cursor.snapshot_id,
             nonce=self._token(),

@@ -1,7 +1,7 @@
-"""What a read leaves behind: the visit is stamped, missing lists are rebuilt, others live on."""
+"""What a read leaves behind: the visit is stamped, lists are rebuilt, swept, or live on."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
 from feed.query import Viewer
@@ -9,6 +9,7 @@ from mixer.side_effects import SideEffects
 from storage import keys
 from storage.connections import Postgres
 from storage.feeds import Feeds
+from storage.ghosts import Ghosts
 from storage.rebuild import Rebuild
 from storage.users import stamp_visit
 
@@ -34,6 +35,7 @@ class Upkeep:
         self._effects = effects
         self._postgres = postgres
         self._feeds = feeds
+        self._ghosts = Ghosts(postgres, feeds)
         self._rebuild = rebuild
         self._token = token
         self._slots = asyncio.Semaphore(at_once)
@@ -47,6 +49,11 @@ class Upkeep:
         if opened or missing:
             name = "rebuild" if missing else "visit"
             self._effects.start(name, self._after(viewer, missing, opened=opened))
+
+    def sweep(self, viewer: Viewer, ghosts: Sequence[int]) -> None:
+        """Start to remove deleted posts that were found in the viewer's feed."""
+        if ghosts and viewer.reads_lists:
+            self._effects.start("ghosts", self._ghosts.sweep({keys.feed(viewer.id): ghosts}))
 
     async def _after(
         self, viewer: Viewer, missing: Mapping[str, tuple[int, ...]], *, opened: bool

@@ -9,7 +9,7 @@ This is the only module that touches these sorted sets; the scripts are in `stor
 The protocol is checked step by step in `tests/properties`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 
@@ -102,6 +102,16 @@ class Feeds:
             return 0
         with self._guard():
             return int(await self._remove(keys=[key], args=ids.tolist()))
+
+    async def remove_each(self, removed: Mapping[str, Sequence[int]]) -> int:
+        """Remove from each list its ids, in one round trip; return how many were there."""
+        if not removed:
+            return 0
+        with self._guard():
+            async with self._redis.pipeline(transaction=False) as pipe:
+                for key, ids in removed.items():
+                    pipe.zrem(key, *ids)
+                return sum(await pipe.execute())
 
     async def entries(self, key: str) -> Ids:
         """Return the ids in a list, also while it is being built; none when it is missing."""
