@@ -34,7 +34,7 @@ function drawCall({ path, method, operation }, document_) {
     h("summary", {}, h("span", { class: "method" }, method.toUpperCase()), h("code", {}, path), h("span", { class: "meta" }, told[0])),
     h("div", { class: "call-body" },
       told.slice(1).map((text) => h("p", {}, text)),
-      fields("Parameters", (operation.parameters ?? []).map((each) => [each.name, each.schema, each.required, each.description ?? `in the ${each.in}`])),
+      fields("Parameters", (operation.parameters ?? []).map((each) => [each.name, each.schema, each.required, each.description ?? each.schema?.description ?? `in the ${each.in}`])),
       body ? fields("Body", propertiesOf(body, document_)) : null,
       h("h3", {}, "Answers"),
       h("dl", { class: "facts" }, Object.entries(operation.responses).map(([status, each]) => h("div", {}, h("dt", {}, status), h("dd", {}, each.description))))));
@@ -61,7 +61,7 @@ function resolved(schema, document_) {
 function typeOf(schema = {}) {
   if (schema.$ref) return schema.$ref.split("/").at(-1);
   if (schema.enum) return schema.enum.join(" | ");
-  if (schema.anyOf) return [...new Set(schema.anyOf.map(typeOf))].join(" | ");
+  if (schema.anyOf) return [...new Set(schema.anyOf.map(typeOf))].filter((type) => type !== "null").join(" | ");
   if (schema.type === "array") return `list of ${typeOf(schema.items)}`;
   return schema.format ?? schema.type ?? "anything";
 }

@@ -9,8 +9,9 @@ import { listenToKeys } from "./keys.js";
 import { ModeSwitch } from "./mode.js";
 import { Pill } from "./pill.js";
 import { postArticle } from "./post.js";
-import { headersOf, remember, welcome, whoWasHere } from "./who.js";
+import { headersOf, personOf, remember, welcome, whoWasHere } from "./who.js";
 import { WhyDrawer } from "./why.js";
+import { sessionOf } from "./words.js";
 
 let close = () => {}; // ends what the person who was here before has running
 
@@ -72,6 +73,7 @@ function visit(api) {
     impressions.close();
     impressions = new Impressions(batch);
     mode.show(page);
+    byId("session").textContent = sessionOf(page);
     pill.since(page.updates_cursor);
     window.scrollTo({ top: 0 });
   }
@@ -85,9 +87,9 @@ function visit(api) {
 }
 
 function showWho(who) {
-  byId("you").hidden = !who;
-  if (!who) return;
-  const person = who.id ? who : { id: "1", name: "Bearer of a token" };
+  const person = personOf(who);
+  byId("you").hidden = !person;
+  if (!person) return;
   drawAvatar(byId("you-avatar"), person);
   byId("you-name").textContent = person.name;
 }

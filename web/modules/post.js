@@ -20,8 +20,8 @@ export function postArticle(item, { api, snapshotId, onWhy }) {
       tally("comment", item.counts.comments, "comment"),
       tally("repost", item.counts.reposts, "repost"),
       h("span", { class: "spring" }),
-      h("button", { class: "action why", type: "button", onclick: () => onWhy(item, snapshotId) }, icon("why"), "Why this post"),
-      h("button", { class: "action hide", type: "button", onclick: () => hide() }, icon("hide"), "Hide")),
+      h("button", { class: "action why", type: "button", onclick: () => onWhy(item, snapshotId) }, icon("why"), h("span", {}, "Why", h("span", { class: "wide" }, " this post"))),
+      h("button", { class: "action hide", type: "button", onclick: () => hide() }, icon("hide"), h("span", { class: "wide" }, "Hide"))),
   ];
 
   async function hide() {

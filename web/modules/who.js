@@ -27,6 +27,21 @@ export function headersOf(auth, who) {
   return {}; // a gateway adds its own
 }
 
+/** Name who is here, to be shown; null: only the gateway knows. */
+export function personOf(who) {
+  if (!who?.token) return who;
+  const id = subjectOf(who.token);
+  return { id: ID.test(id) ? id : "1", name: `User ${id}` };
+}
+
+function subjectOf(token) {
+  try {
+    return String(JSON.parse(atob(token.split(".")[1].replaceAll("-", "+").replaceAll("_", "/"))).sub);
+  } catch {
+    return "unknown";
+  }
+}
+
 /** Show how to become somebody; `onChosen` is given who it is. */
 export function welcome({ auth, people }, onChosen, refusal = "") {
   const section = byId("welcome");

@@ -20,6 +20,12 @@ export function modeReason(mode, reason) {
   return MODE_REASONS[reason] ?? plain(reason);
 }
 
+/** Say what was opened: how much is in this order, and that it stays. */
+export function sessionOf({ mode, snapshot }) {
+  if (mode === "chronological") return "Everything from the people you follow, newest first.";
+  return snapshot ? `${count(snapshot.size, "post")} in this order. It stays put while you read.` : "";
+}
+
 const EMPTY = {
   no_follows: ["Nobody followed yet", "A feed is made of the people you follow. Follow somebody, and their posts appear here."],
   no_posts: ["Nothing written yet", "The people you follow have not posted anything. Their first posts will appear here."],
