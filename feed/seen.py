@@ -53,10 +53,9 @@ def times_seen(seen: Seen, originals: Ids, ids: Ids, now_s: float, half_life_s: 
     >>> times_seen(seen, np.array([7, 8]), np.array([7, 8]), now_s=1000, half_life_s=100).tolist()
     [1.5, 0.0]
     """
-    each = _sums(seen.posts, faded(seen, now_s, half_life_s), ids)
-    _, group = np.unique(originals, return_inverse=True)
-    sums: Weights = np.bincount(group, weights=each).astype(np.float64, copy=False)
-    return np.asarray(sums[group])
+    each = _looked_up(*_summed(seen.posts, faded(seen, now_s, half_life_s)), ids)
+    rows = np.flatnonzero(each)
+    return _looked_up(*_summed(originals[rows], each[rows]), originals)
 
 
 def authors_seen(seen: Seen, authors: Ids, now_s: float, half_life_s: float) -> Weights:
@@ -64,12 +63,13 @@ def authors_seen(seen: Seen, authors: Ids, now_s: float, half_life_s: float) -> 
 
     Only the 64 authors who were seen last are remembered; others have 0.
     """
-    known, which = np.unique(seen.authors, return_inverse=True)
-    last_s = np.zeros(len(known), dtype=np.int64)
-    np.maximum.at(last_s, which, seen.at_s)
-    latest = known[np.lexsort((known, last_s))[-REMEMBERED_AUTHORS:]]
-    sums = _sums(seen.authors, faded(seen, now_s, half_life_s), authors)
-    return np.where(np.isin(authors, latest), sums, 0.0)
+    known, sums = _summed(seen.authors, faded(seen, now_s, half_life_s))
+    if len(known) > REMEMBERED_AUTHORS:
+        last_s = np.zeros(len(known), dtype=np.int64)
+        np.maximum.at(last_s, np.searchsorted(known, seen.authors), seen.at_s)
+        latest = np.sort(np.lexsort((known, last_s))[-REMEMBERED_AUTHORS:])
+        known, sums = known[latest], sums[latest]
+    return _looked_up(known, sums, authors)
 
 
 def faded(seen: Seen, now_s: float, half_life_s: float) -> Weights:
@@ -78,11 +78,20 @@ def faded(seen: Seen, now_s: float, half_life_s: float) -> Weights:
     return np.asarray(0.5 ** (age_s / half_life_s), dtype=np.float64)
 
 
-def _sums(keys: Ids, weights: Weights, wanted: Ids) -> Weights:
-    """Sum weights (m,) by key (m,), and look up the wanted keys (n,); 0 for those not there."""
-    if not len(keys):
+def _summed(keys: Ids, weights: Weights) -> tuple[Ids, Weights]:
+    """Sum weights (m,) by key (m,): the keys (k,), ascending, and their sums (k,)."""
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+    first = np.ones(len(keys), dtype=np.bool_)
+    first[1:] = ordered[1:] != ordered[:-1]
+    starts = np.flatnonzero(first)
+    sums = np.add.reduceat(weights[order], starts) if len(keys) else weights
+    return ordered[starts], sums
+
+
+def _looked_up(known: Ids, sums: Weights, wanted: Ids) -> Weights:
+    """Return the sums of the wanted keys (n,), 0 for those that are not known."""
+    if not len(known):
         return np.zeros(len(wanted))
-    known, which = np.unique(keys, return_inverse=True)
-    sums = np.bincount(which, weights=weights)
     at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
     return np.where(known[at] == wanted, sums[at], 0.0)

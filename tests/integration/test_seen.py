@@ -17,7 +17,7 @@ from fanout.recovery import Recovery
 from feed.candidates import Candidates
 from feed.errors import Unavailable
 from feed.order import NEWEST
-from feed.query import Query
+from feed.query import Query, Viewer
 from feed.seen import Seen
 from feed.settings import Settings
 from mixer.rules import SeenLater
@@ -272,13 +272,31 @@ async def test_a_store_that_fails_costs_the_memory_not_the_feed(
 
     for read in (fails, hangs):
         viewers = ViewersWithSeen(
-            PostgresViewers(postgres, half_life_s=WEEK_S), Failing(read), deadline_s=0.05
+            PostgresViewers(postgres, half_life_s=WEEK_S), Memorised(read), deadline_s=0.05
         )
         viewer = await viewers.load(READER)
         assert (viewer.id, viewer.seen) == (READER, None)
 
 
-class Failing:
+async def test_the_memory_is_read_while_the_viewer_is_loaded() -> None:
+    """Each waits here until the other has begun: one after the other would never end."""
+    both = asyncio.Barrier(2)
+
+    class Facts:
+        async def load(self, viewer_id: int) -> Viewer:
+            await both.wait()
+            return Viewer(id=viewer_id)
+
+    async def read() -> Seen:
+        await both.wait()
+        return Seen()
+
+    async with asyncio.timeout(5):
+        viewer = await ViewersWithSeen(Facts(), Memorised(read), deadline_s=5).load(READER)
+    assert viewer.seen is not None
+
+
+class Memorised:
     """A memory that does as it is told."""
 
     def __init__(self, read: Callable[[], Awaitable[Seen]]) -> None:
