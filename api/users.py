@@ -7,7 +7,9 @@ from fastapi import APIRouter, Response
 from api.deps import Asking, Now, Wired, query_is
 from api.parameters import PathId, time_text
 from api.schemas import UserFields
-from storage.users import delete_user, put_user
+from storage.feeds import Feeds
+from storage.purge import delete_user
+from storage.users import put_user
 
 router = APIRouter(tags=["users"], dependencies=[query_is()])
 
@@ -34,6 +36,9 @@ async def delete(user_id: PathId, caller: Asking, services: Wired, now: Now) -> 
     caller.must_be(user_id, or_have="admin")
     async with services.postgres.transaction() as connection:
         receipt = await delete_user(connection, user_id, actor_id=caller.user_id, now=now)
+    # At once, and also where no worker runs; the event `user.deleted` makes sure of it.
+    cache = Feeds(services.redis, cap=services.settings.feed_cap)
+    services.effects.start("purge", cache.forget_user(user_id, receipt.shown))
     return {
         "receipt_id": str(receipt.id),
         "user_id": str(user_id),

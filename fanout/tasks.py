@@ -25,6 +25,7 @@ from storage.feeds import Feeds
 from storage.followers import FollowerPage
 from storage.ghosts import Ghosts
 from storage.pressure import pull_meanwhile
+from storage.purge import purge_again
 from storage.receipts import Receipt
 
 log = logging.getLogger(__name__)
@@ -49,6 +50,7 @@ FINISH_WITHIN = 0.4
 POSTS_AT_ONCE = 16  # per process: more calls in flight only wait in the server's queue
 RECONCILES_AT_ONCE = 6  # and other rare work; each holds a connection of Postgres
 CONNECTIONS = RECONCILES_AT_ONCE + 14  # and some for the jobs themselves
+REQUESTS_END_S = 5.0  # a request that was under way has ended by then
 UNCOUNTED = 3  # a server that is gone is tried again as after this many failures
 
 Result = Outcome | BaseException
@@ -195,11 +197,18 @@ class Fanout:
             case "import.finished":
                 return await self._start_over()
             case "user.deleted":
-                await self._feeds.drop(keys.feed(each.payload["user_id"]))
-                await self._feeds.drop(keys.outbox(each.payload["user_id"]))
-                await self._feeds.drop(keys.seen(each.payload["user_id"]))
-                return Done()
+                return await self._forget_user(each)
         raise AssertionError(each.type)  # NEEDED lists it, so it belongs above
+
+    async def _forget_user(self, each: Delivery) -> Outcome:
+        """Purge a deleted account of what is cached; and again of all when no request is left."""
+        user_id = each.payload["user_id"]
+        await self._feeds.forget_user(user_id, each.payload.get("shown", ()))
+        async with self._postgres.transaction() as connection:
+            await purge_again(connection, user_id)
+        if each.after_follower:
+            return Done()
+        return Again(after_s=REQUESTS_END_S, after_follower=1)
 
     async def _backfill(self, each: Delivery) -> Outcome:
         until_s = monotonic() + self._finish_within_s / 2

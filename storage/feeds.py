@@ -20,6 +20,7 @@ from feed.candidates import empty_ids
 from feed.errors import Unavailable
 from feed.order import Ids, newest_first
 from storage.connections import Guard, RedisClient, translated_errors
+from storage.keys import chain, of_user, snapshots_of
 
 READY = b"floor"
 BUILDING = b"building:"
@@ -133,6 +134,17 @@ class Feeds:
         """Drop one list; False: it was missing already."""
         with self._guard():
             return bool(await self._redis.unlink(key))
+
+    async def forget_user(self, user_id: int, shown: Sequence[tuple[str, str]]) -> int:
+        """Drop everything that is cached of a user: lists, snapshots, what was seen and shown.
+
+        `shown` holds the id and the nonce of each snapshot of which the user was served something.
+        """
+        with self._guard():
+            opened = await self._redis.zrange(snapshots_of(user_id), 0, -1)
+            snapshots = {id.decode() for id in opened} | {id for id, _ in shown}
+            chains = [chain(user_id, id, nonce) for id, nonce in shown]
+            return int(await self._redis.unlink(*of_user(user_id, snapshots), *chains))
 
     async def answers(self) -> bool:
         """Say whether the server can be reached now."""

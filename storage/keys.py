@@ -8,12 +8,15 @@ feed:{viewer}            storage.feeds    ZSET id -> ms, and a sentinel  feed_ca
 outbox:{author}          storage.feeds    the same                       outbox_cap; outbox_ttl_s
 snap:{viewer}:ID         snapshots.store  packed slate                   one slate; snapshot_ttl_s
 snaps:{viewer}           snapshots.store  ZSET of open snapshots         snapshots_per_viewer; same
+trace:{viewer}:ID        snapshots.traces packed rows it was made from   one slate; snapshot_ttl_s
 chain:{viewer}:ID:NONCE  snapshots.store  packed ids looked at           served_memory(_ttl_s)
 seen:{viewer}            storage.seen     header, packed impressions     seen_kept; seen_memory_s
 feeds:run_id             storage.restarts run id, delivered until when   one value
 foryou:deliveries:LANE   arq (queue_url)  ZSET of jobs that wait         queue_bound; none
 arq:*                    arq (queue_url)  the jobs                       queue_bound; a day
 """
+
+from collections.abc import Iterable
 
 RUN_ID = "feeds:run_id"
 """Under which run of the server the cached lists were written, and what is in them."""
@@ -48,9 +51,21 @@ def snapshots_of(viewer_id: int) -> str:
     return f"snaps:{{{viewer_id}}}"
 
 
+def trace(viewer_id: int, snapshot_id: str) -> str:
+    """Name what one frozen slate of a viewer was made from."""
+    return f"trace:{{{viewer_id}}}:{snapshot_id}"
+
+
 def seen(viewer_id: int) -> str:
     """Name the memory of what was on a viewer's screen."""
     return f"seen:{{{viewer_id}}}"
+
+
+def of_user(user_id: int, snapshot_ids: Iterable[str]) -> list[str]:
+    """Name everything of one user, but for chains: their names hold a nonce too."""
+    named = [feed(user_id), outbox(user_id), snapshots_of(user_id), seen(user_id)]
+    slates = [key for id in snapshot_ids for key in (snapshot(user_id, id), trace(user_id, id))]
+    return named + slates
 
 
 def chain(viewer_id: int, snapshot_id: str, nonce: str) -> str:
