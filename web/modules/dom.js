@@ -38,7 +38,7 @@ export function avatar(person) {
 export function drawAvatar(element, { id, name }) {
   const letters = name.split(/\s+/).map((word) => Array.from(word)[0] ?? "");
   element.textContent = letters.slice(0, 2).join("").toUpperCase();
-  element.style.setProperty("--hue", String((Number(BigInt(id) % 360n) * 47) % 360));
+  element.style.setProperty("--hue", String((Number(BigInt(id) % 360n) * 137) % 360));
 }
 
 export const byId = (id) => document.getElementById(id);
