@@ -14,6 +14,7 @@ from api import (
     admin_modes,
     admin_users,
     events,
+    explain,
     feed,
     graph,
     health,
@@ -32,15 +33,20 @@ from api.middleware import BodyBound, RequestLine, RequestMetrics
 from api.web import pages, read_files
 from feed.errors import Unavailable
 from feed.settings import Settings
-from mixer.home_feed import build
+from mixer.explain import Explain
+from mixer.home_feed import build, ranking
 from mixer.seen import Impressions
 from snapshots.cursor import CursorSigner, cursor_keys
+from snapshots.traces import TraceStore
 from storage.connections import Postgres, open_redis
+from storage.page import PageReader
 from storage.seen import SeenStore
+from storage.standing import PostgresStandings
 
 PREFIX = "/api/v1"
 ROUTERS = (
     feed.router,
+    explain.router,
     posts.router,
     graph.router,
     preferences.router,
@@ -90,6 +96,7 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
         lag = Lag(postgres)
         home_feed, effects = build(settings, postgres, redis, token=_token)
         seen = SeenStore(redis, kept=settings.seen_kept, memory_s=settings.seen_memory_s)
+        traces = TraceStore(redis, ttl_s=settings.snapshot_ttl_s)
         await postgres.open()
         app.state.services = Services(
             settings=settings,
@@ -100,6 +107,7 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
             cursors=cursors,
             home_feed=home_feed,
             effects=effects,
+            explain=Explain(traces, PageReader(postgres), PostgresStandings(postgres), ranking),
             impressions=Impressions(effects, postgres, seen),
             lag=lag,
         )

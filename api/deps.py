@@ -12,6 +12,7 @@ from api.ids import LeasedIds
 from api.lag import Lag
 from feed.errors import Invalid
 from feed.settings import Settings
+from mixer.explain import Explain
 from mixer.home_feed import HomeFeed
 from mixer.seen import Impressions
 from mixer.side_effects import SideEffects
@@ -31,6 +32,7 @@ class Services:
     cursors: CursorSigner
     home_feed: HomeFeed
     effects: SideEffects
+    explain: Explain
     impressions: Impressions
     lag: Lag
 

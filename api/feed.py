@@ -7,7 +7,9 @@ from fastapi import APIRouter, Query, Request
 
 from api.deadline import within
 from api.deps import Asking, Now, Services, Wired, log_fields, query_is
+from api.explain import snapshot_document
 from api.parameters import PageLimit, epoch_ms, time_of, time_text
+from api.reasons import reason
 from api.schemas import post_document
 from feed.mode import decide_mode
 from feed.query import Mode
@@ -107,7 +109,7 @@ def _item(item: Item, page: Page) -> dict[str, Any]:
         ],
         "source": item.source,
         "in_network": post.in_network,
-        "reason": _reason(item, page.cursor.viewer_id),
+        "reason": reason(item, page.cursor.viewer_id),
         "position": item.position,
     }
 
@@ -127,15 +129,6 @@ def _original(item: Item) -> dict[str, Any] | None:
     }
 
 
-def _reason(item: Item, viewer_id: int) -> str:
-    post = item.post
-    if post.author_id == viewer_id:
-        return "Your own post"
-    if post.is_repost:
-        return f"{post.author_name} reposted this"
-    return f"You follow {post.author_name}"
-
-
 def _state(page: Page) -> str:
     if page.empty_because:
         return "empty"
@@ -147,15 +140,10 @@ def _state(page: Page) -> str:
 def _snapshot(page: Page, now_ms: int, settings: Settings) -> dict[str, Any] | None:
     if page.snapshot is None:
         return None
-    head = page.snapshot.head
     return {
-        "id": head.id,
-        "created_at": time_text(time_of(head.created_ms)),
+        **snapshot_document(page.snapshot.head, len(page.snapshot)),
         "expires_at": time_text(time_of(now_ms + settings.snapshot_ttl_s * 1000)),
         "renewed": page.renewed,
-        "ranker": head.ranker,
-        "model_version": None,
-        "size": len(page.snapshot),
     }
 
 

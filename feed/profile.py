@@ -130,7 +130,7 @@ def read_profiles(text: str) -> dict[str, Profile]:
         raise Misconfigured(f"The profiles are not TOML: {error}.") from None
     if not tables:
         raise Misconfigured("There is no profile: begin one with a line [default].")
-    return {name: _profile(name, table) for name, table in tables.items()}
+    return {name: profile_of(name, table) for name, table in tables.items()}
 
 
 def lint(profile: Profile) -> list[str]:
@@ -156,7 +156,17 @@ def lint(profile: Profile) -> list[str]:
     return [sentence for sentence, holds in findings.items() if holds]
 
 
-def _profile(name: str, table: Any) -> Profile:
+def table_of(profile: Profile) -> dict[str, Any]:
+    """Write out all that a profile says, as the table that `profile_of` reads."""
+    return {name: said for name, said in asdict(profile).items() if name != "name"}
+
+
+def profile_of(name: str, table: Any) -> Profile:
+    """Read one profile from its table.
+
+    Raises:
+        Misconfigured: It says something unknown or out of bounds.
+    """
     if not isinstance(table, Mapping):
         raise Misconfigured(f"{name} is no profile: begin one with a line [{name}].")
     kinds = typing.get_type_hints(Profile)

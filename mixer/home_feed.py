@@ -31,6 +31,7 @@ from mixer.upkeep import Upkeep
 from rankers.light import light_ranker
 from snapshots.cursor import Cursor
 from snapshots.store import SnapshotStore
+from snapshots.traces import TraceStore
 from storage.connections import Breaker, Postgres, RedisClient
 from storage.discovery import PostgresDiscovery
 from storage.facts import PostgresViewers
@@ -186,12 +187,19 @@ def build(
         chain_ttl_s=settings.served_memory_ttl_s,
         guard=guard,
     )
+    traces = TraceStore(redis, ttl_s=settings.snapshot_ttl_s, guard=guard)
     ranked = RankedFeed(
         pipeline,
         ranking,
         safety,
         Rooms(
-            profiles, viewers, timelines, snapshots, Chains(snapshots, ServedLog(postgres)), upkeep
+            profiles,
+            viewers,
+            timelines,
+            snapshots,
+            Chains(snapshots, ServedLog(postgres)),
+            upkeep,
+            lambda trace: effects.start("trace", traces.keep(trace)),
         ),
         Bounds(candidates=settings.candidates, served_memory=settings.served_memory),
         token=token,

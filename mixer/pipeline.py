@@ -9,7 +9,7 @@ failed source is read from the truth instead: unknown is never empty. Safety is 
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,6 +57,11 @@ class Ranking:
     def ranker(self, trace: Trace) -> str:
         """Name what ordered a slate: the scorer, or time when it had to be skipped."""
         return "chronological" if self.scorer.name in trace.degraded else self.scorer.name
+
+    def skipped(self, trace: Trace) -> tuple[str, ...]:
+        """Name the stages that had to be skipped."""
+        names = (self.scorer.name, *(rule.name for rule in self.rules))
+        return tuple(name for name in names if name in trace.degraded)
 
 
 @dataclass(frozen=True)
@@ -162,10 +167,25 @@ class Pipeline:
 
 def ranked(ranking: Ranking, candidates: Candidates, now_ms: int, trace: Trace) -> Candidates:
     """Return the candidates (n,) in the order of a ranking; a stage that fails is skipped."""
-    candidates = _ordered(ranking.scorer, candidates, now_ms, trace)
+    *_, (_, rows) = stages(ranking, candidates, now_ms, trace)
+    return rows
+
+
+def stages(
+    ranking: Ranking,
+    candidates: Candidates,
+    now_ms: int,
+    trace: Trace,
+    without: Collection[str] = (),
+) -> Iterator[tuple[str, Candidates]]:
+    """Give each stage of a ranking in turn, with the rows as it leaves them; skip those named."""
+    if ranking.scorer.name not in without:
+        candidates = _ordered(ranking.scorer, candidates, now_ms, trace)
+    yield ranking.scorer.name, candidates
     for rule in ranking.rules:
-        candidates = _ruled(rule, candidates, trace)
-    return candidates
+        if rule.name not in without:
+            candidates = _ruled(rule, candidates, trace)
+        yield rule.name, candidates
 
 
 def _filtered(each: Filter, query: Query, candidates: Candidates, trace: Trace) -> Candidates:

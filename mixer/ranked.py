@@ -29,6 +29,7 @@ from mixer.viewers import ViewerReader
 from snapshots.cursor import Cursor
 from snapshots.snapshot import Head, Snapshot, slate_columns
 from snapshots.store import SnapshotStore
+from snapshots.traces import SlateTrace
 from storage.page import PostRow
 from storage.timelines import PostgresTimelines
 
@@ -51,6 +52,7 @@ class Rooms:
     snapshots: SnapshotStore
     chains: Chains
     upkeep: Upkeep
+    keep_trace: Callable[[SlateTrace], None]
 
 
 class RankedFeed:
@@ -158,13 +160,18 @@ class RankedFeed:
             weights=ranking.version,
             oldest=gathered.oldest,
         )
-        snapshot = _snapshot(head, slate.rows)
+        snapshot = frozen(head, slate.rows)
         try:
             with trace.timed("snapshot"):
-                return await self._rooms.snapshots.freeze(viewer.id, snapshot, now_ms)
+                counts = await self._rooms.snapshots.freeze(viewer.id, snapshot, now_ms)
         except Unavailable:
             trace.degraded.append("snapshot")
             return snapshot  # the next page renews it, without what this one serves
+        if counts is snapshot:
+            skipped = ranking.skipped(trace)
+            made_from = (profile, skipped, slate.weighed, slate.dropped)
+            self._rooms.keep_trace(SlateTrace(viewer.id, head, *made_from))
+        return counts
 
     async def _slate_page(
         self, cursor: Cursor, snapshot: Snapshot, limit: int, trace: Trace
@@ -267,7 +274,8 @@ def _shown(posts: list[PostRow]) -> Chain:
     return Chain(ids, np.array([post.original for post in posts], dtype=np.int64))
 
 
-def _snapshot(head: Head, slate: Candidates) -> Snapshot:
+def frozen(head: Head, slate: Candidates) -> Snapshot:
+    """Lay a slate out as the snapshot that is kept of it."""
     folded = slate.columns.get("folded")
     flat, starts = slate_columns([()] * len(slate) if folded is None else folded.tolist())
     return Snapshot(head, slate.ids, slate["source"], flat, starts)

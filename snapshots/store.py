@@ -16,8 +16,9 @@ from storage.connections import Guard, RedisClient, translated_errors
 
 ROW_BYTES = 24
 
-# Creates a snapshot once, and drops the viewer's least recently used ones beyond the bound.
-# KEYS: snapshot, list of snapshots. ARGV: packed, ttl_s, now_ms, bound, prefix of keys, id.
+# Creates a snapshot once, and drops the viewer's least recently used ones beyond the bound, with
+# their traces. KEYS: snapshot, list of snapshots. ARGV: packed, ttl_s, now_ms, bound, prefixes of
+# the keys of snapshots and traces, id.
 # Returns the packed snapshot that was there already, or nil.
 _FREEZE = """
 local there = redis.call('GET', KEYS[1])
@@ -25,12 +26,12 @@ if there then
     return there
 end
 redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[2])
-redis.call('ZADD', KEYS[2], ARGV[3], ARGV[6])
+redis.call('ZADD', KEYS[2], ARGV[3], ARGV[7])
 redis.call('EXPIRE', KEYS[2], ARGV[2])
 local over = redis.call('ZCARD', KEYS[2]) - tonumber(ARGV[4])
 if over > 0 then
     for _, id in ipairs(redis.call('ZRANGE', KEYS[2], 0, over - 1)) do
-        redis.call('UNLINK', ARGV[5] .. id)
+        redis.call('UNLINK', ARGV[5] .. id, ARGV[6] .. id)
         redis.call('ZREM', KEYS[2], id)
     end
 end
@@ -93,16 +94,21 @@ class SnapshotStore:
                     now_ms,
                     self._per_viewer,
                     keys.snapshot(viewer_id, ""),
+                    keys.trace(viewer_id, ""),
                     head.id,
                 ],
             )
         return (unpack(there) if there else None) or snapshot
 
     async def read(self, viewer_id: int, snapshot_id: str, now_ms: int) -> Snapshot | None:
-        """Return a snapshot and extend its life; None when it has expired or cannot be read."""
+        """Return a snapshot; None when it has expired or cannot be read.
+
+        Its life is extended, and that of its trace.
+        """
         with self._guard():
             async with self._redis.pipeline(transaction=False) as pipe:
                 pipe.getex(keys.snapshot(viewer_id, snapshot_id), ex=self._ttl_s)
+                pipe.expire(keys.trace(viewer_id, snapshot_id), self._ttl_s)
                 pipe.zadd(keys.snapshots_of(viewer_id), {snapshot_id: now_ms}, xx=True)
                 pipe.expire(keys.snapshots_of(viewer_id), self._ttl_s)
                 packed, *_ = await pipe.execute()
