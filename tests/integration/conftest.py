@@ -9,7 +9,7 @@ import pytest
 from feed.settings import Settings
 from tests.integration.api_client import Client, running
 
-BOTH_WAYS = ("test_api_graph", "test_api_posts", "test_feed")
+BOTH_WAYS = ("test_api_graph", "test_api_posts", "test_api_reposts", "test_feed")
 """Modules whose tests run twice: with cached lists, and with everybody pulled."""
 RELY_ON_LISTS = ("test_the_second_open_reads_the_rebuilt_feed",)
 

@@ -2,7 +2,6 @@
 
 import re
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 from psycopg import sql
