@@ -139,6 +139,7 @@ async def test_a_parked_delivery_is_found_retried_and_arrives(world: World) -> N
         'UPDATE outbox_events SET payload = \'{"viewer_id": 5, "author_id": 100}\''
         " WHERE type = 'relation.changed' AND aggregateid = 'x' RETURNING 1"
     )
+    await world.rows("UPDATE deliveries SET created_at = now() - interval '1 day' RETURNING 1")
     await world.fanout.deliver([poison])
     assert await world.owed() == [poison], "parked is parked"
     assert answer(world, "outbox", "retry", str(poison)) == {
