@@ -33,9 +33,15 @@ async def open_postgres(settings: Settings) -> AsyncIterator[Postgres]:
 @asynccontextmanager
 async def open_stores(settings: Settings) -> AsyncIterator[Stores]:
     """Open both stores; the first use of one that cannot be reached says so."""
+    async with open_redis_of(settings) as redis, open_postgres(settings) as postgres:
+        yield Stores(postgres, redis)
+
+
+@asynccontextmanager
+async def open_redis_of(settings: Settings) -> AsyncIterator[RedisClient]:
+    """Open Redis; when it cannot be reached, its first use says so."""
     redis = open_redis(settings.redis_url)
     try:
-        async with open_postgres(settings) as postgres:
-            yield Stores(postgres, redis)
+        yield redis
     finally:
         await redis.aclose()

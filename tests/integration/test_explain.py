@@ -1,10 +1,19 @@
 """Why this post, and why not that one; nobody learns from it who has blocked them."""
 
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from redis.asyncio import Redis
 
+from feed.settings import Settings
+from snapshots.traces import TraceStore
 from storage import keys
 from storage.connections import Postgres
 from tests.integration.api_client import Client
@@ -228,3 +237,68 @@ async def test_a_slate_without_scores_is_explained_as_one(
     told = await explained(world, page, posts[1])
     assert told["because"].startswith("By time alone it stands at place 1 of 2")
     assert (told["score"]["light"], told["score"]["final"]) == (None, None)
+
+
+def foryou(settings: Settings, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    urls = {
+        "FORYOU_POSTGRES_URL": settings.postgres_url,
+        "FORYOU_REDIS_URL": settings.redis_url,
+    }
+    return subprocess.run(
+        [sys.executable, "-m", "cli.main", *arguments],
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, **urls},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+async def test_the_command_explains_in_full(world: Client, settings: Settings) -> None:
+    post = await world.post(ADA, "a secret")
+    page = await opened(world)
+    await world.call("PUT", f"/blocks/{VIEWER}", ADA)
+    named = ("explain", post, "--user", str(VIEWER), "--snapshot", page["snapshot"]["id"])
+    told = foryou(settings, *named)
+    assert told.returncode == 0, told.stderr
+    assert "its author has blocked the viewer" in told.stdout and "light score" in told.stdout
+    document = json.loads(foryou(settings, *named, "--json").stdout)
+    assert document == await explained(world, page, post, full=True)
+    gone = foryou(settings, *named[:-1], "gone")
+    assert (gone.returncode, gone.stdout) == (1, "")
+    assert gone.stderr == "foryou: How this feed was ordered is not known any more.\n"
+
+
+async def test_the_command_replays_and_compares(
+    world: Client, settings: Settings, redis: "Redis[bytes]", tmp_path: Path
+) -> None:
+    posts = [await world.post(author, "hello") for author in (BOB, ADA, ADA, ADA)]
+    page = await opened(world)
+    snapshot = page["snapshot"]["id"]
+    named = ("replay", snapshot, "--user", str(VIEWER))
+    same = foryou(settings, *named)
+    assert (same.returncode, same.stderr) == (0, "")
+    assert same.stdout.startswith(f"snapshot {snapshot}, 4 rows under default-")
+    assert same.stdout.endswith(": the same slate again\n")
+
+    weights = tmp_path / "weights.toml"
+    weights.write_text("[alone.author]\nrun = 4\ndecay = 1\n")
+    other = (*named, "--profiles", str(weights), "--profile", "alone", "--json")
+    document = json.loads(foryou(settings, *other).stdout)
+    assert document["same"] and document["compared_with"].startswith("alone-")
+    was = [item["id"] for item in page["items"]]
+    assert sorted(was, reverse=True) == list(reversed(posts)), "by time, newest first"
+    bob = was.index(posts[0])
+    assert bob < 3, "Bob's post passes Ada's further ones"
+    assert {"post_id": posts[0], "from": bob, "to": 3} in document["moves"]
+    assert document["distance"] == pytest.approx((3 - bob) / 6)
+    assert "rows move" in foryou(settings, *other[:-1]).stdout
+
+    found = await TraceStore(redis, ttl_s=60).read(VIEWER, snapshot)
+    assert found is not None
+    older = replace(found[1], weighed=found[1].weighed.take(np.array([0, 1])))
+    await TraceStore(redis, ttl_s=60).keep(older)
+    changed = foryou(settings, *named)
+    assert changed.returncode == 1 and "ANOTHER slate" in changed.stdout
+    answer = await world.call("GET", f"/feed/explain/{posts[0]}?snapshot={snapshot}", VIEWER)
+    assert answer.status_code == 404, "an explanation of another slate is none"

@@ -1,5 +1,6 @@
 """The command line: help that needs nothing, errors in one sentence, doors that stay shut."""
 
+import json
 import socket
 import subprocess
 import sys
@@ -140,6 +141,26 @@ def test_import_names_a_postgres_that_is_gone_and_says_nothing_else() -> None:
     said = failed("import", str(ROOT / "samples" / "dartpost"), FORYOU_POSTGRES_URL=url)
     assert said.startswith("foryou: Postgres cannot be reached at 127.0.0.1:1: run the same")
     assert len(said.splitlines()) == 1
+
+
+def test_weights_lint_names_what_is_hardly_meant(tmp_path: Path) -> None:
+    file = tmp_path / "weights.toml"
+    file.write_text("[good]\n[odd.author]\nfloor = 1\n")
+    told = CliRunner().invoke(foryou, ["weights", "lint", str(file), "--json"])
+    assert told.exit_code == 1
+    documents = json.loads(told.output)
+    assert documents["good"]["findings"] == []
+    assert documents["odd"]["findings"] == ["author.floor is 1: author.decay moves nothing"]
+    good = CliRunner().invoke(foryou, ["weights", "lint", str(file), "--profile", "good"])
+    assert good.exit_code == 0 and "nothing to say" in good.output
+    assert "has no [best]" in failed("weights", "lint", str(file), "--profile", "best")
+    file.write_text("[default.author]\nrun = 0\n")
+    assert "between 1 and 1000" in failed("weights", "lint", str(file))
+
+
+def test_ours_have_nothing_to_be_said_of() -> None:
+    ours = CliRunner().invoke(foryou, ["weights", "lint", str(ROOT / "mixer" / "profiles.toml")])
+    assert ours.exit_code == 0, ours.output
 
 
 def test_serve_refuses_a_taken_port_in_one_sentence() -> None:
