@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
+import hypothesis
 import psycopg
 import pytest
 from psycopg import sql
@@ -21,6 +22,10 @@ from cli.embedded import embedded_postgres_server, embedded_valkey
 from feed.settings import Settings
 from storage.connections import Postgres, open_redis
 from storage.migrate import migrate
+
+# An example may take as long as it does: on a busy machine a slow one says nothing.
+hypothesis.settings.register_profile("foryou", deadline=None)
+hypothesis.settings.load_profile("foryou")
 
 TEMPLATE = "foryou_template"
 
