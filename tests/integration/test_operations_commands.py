@@ -223,7 +223,7 @@ async def test_rebuild_all_makes_a_feed_for_everybody_who_was_here(
 async def test_a_stopped_rebuild_goes_on_where_it_was_stopped(
     world: World, redis: RedisClient
 ) -> None:
-    everybody = range(1_000, 4_000)
+    everybody = range(1_000, 1_800)
     await world.people(*everybody)
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "cli.main", "rebuild", "--all", "--json"),
@@ -241,10 +241,10 @@ async def test_a_stopped_rebuild_goes_on_where_it_was_stopped(
     assert (process.returncode, stopped["finished"]) == (130, False)
     after = int(stopped["after"])
     assert f"foryou rebuild --all --after {after}" in said.decode()
-    assert await world.feed(after) == [] and await world.feed(3_999) is None
+    assert await world.feed(after) == [] and await world.feed(1_799) is None
     rest = answer(world, "rebuild", "--all", "--after", str(after))
     assert rest["finished"] and rest["users"] + stopped["users"] == len(everybody) + 4
-    assert await world.feed(3_999) == []
+    assert await world.feed(1_799) == []
 
 
 async def test_a_rebuild_without_redis_fails_and_says_how_to_go_on(world: World) -> None:
