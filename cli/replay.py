@@ -53,7 +53,8 @@ def replay(
     """Rank SNAPSHOT again from what it was made from; exits 1 unless that gives the same slate.
 
     With a profile, say what it would change. The candidates stay those of the snapshot: a profile
-    that would let in more of them shows no more here. Nothing is written, nobody's feed changes.
+    that would let in more of them shows no more here, and what was seen has faded as it had then.
+    Nothing is written, nobody's feed changes.
 
     \b
     Example:

@@ -70,6 +70,11 @@ async def test_discoveries_are_labelled_and_say_why(world: Client) -> None:
         "network_likes",
         "popular",
     ]
+    assert {body: item["reason"] for body, item in items.items()} == {
+        "of a friend": "You follow u2",
+        "liked by friends": "Liked by people you follow",
+        "popular": "Popular right now",
+    }
     assert [items[body]["in_network"] for body in items] == [
         body == "of a friend" for body in items
     ]

@@ -14,7 +14,7 @@ from feed.profile import Profile, profile_of, table_of
 from feed.telemetry import Trace
 from mixer.explain import Explain
 from mixer.home_feed import ranking
-from mixer.pipeline import ranked
+from mixer.pipeline import stages
 from mixer.ranked import frozen
 from mixer.replay import compared, discordance, is_same, replayed
 from snapshots.snapshot import Head, Snapshot, pack
@@ -30,6 +30,7 @@ PROFILES = (
     profile_of("other", {"light": {"formula": "engagement_decay"}, "author": {"run": 1}}),
     profile_of("none", {"out_of_network": {"enabled": False}, "new_author": {"slot": 0}}),
 )
+STAGES = ("affinity_decay", *(rule.name for rule in ranking(Profile()).rules))
 
 
 @st.composite
@@ -63,10 +64,14 @@ def weighed(draw: st.DrawFn) -> Candidates:
     return Candidates(own, ms, {name: c for name, c in columns.items() if name not in missing})
 
 
-def made(candidates: Candidates, profile: Profile) -> tuple[Snapshot, SlateTrace]:
-    """Rank as an open does; return what it keeps."""
+def made(
+    candidates: Candidates, profile: Profile, failed: str | None = None
+) -> tuple[Snapshot, SlateTrace]:
+    """Rank as an open does, in which a stage may fail for once; return what it keeps."""
     of_profile, trace = ranking(profile), Trace()
-    rows = ranked(of_profile, candidates, NOW_MS, trace)
+    without = [failed] if failed else []
+    *_, (_, rows) = stages(of_profile, candidates, NOW_MS, trace, without)
+    trace.degraded += without
     head = replace(HEAD, ranker=of_profile.ranker(trace), weights=of_profile.version)
     dropped = {"deleted": ids(3, 2**62), "not_served": ids()}
     kept = SlateTrace(1, head, profile, of_profile.skipped(trace), candidates, dropped)
@@ -74,12 +79,16 @@ def made(candidates: Candidates, profile: Profile) -> tuple[Snapshot, SlateTrace
 
 
 @settings(max_examples=50)
-@given(candidates=weighed(), profile=st.sampled_from(PROFILES))
+@given(
+    candidates=weighed(),
+    profile=st.sampled_from(PROFILES),
+    failed=st.sampled_from([None, *STAGES]),
+)
 def test_a_packed_trace_gives_its_slate_again_byte_for_byte(
-    candidates: Candidates, profile: Profile
+    candidates: Candidates, profile: Profile, failed: str | None
 ) -> None:
-    """Also where a fact was missing, so that stages were skipped."""
-    snapshot, trace = made(candidates, profile)
+    """Also where a fact was missing or a stage failed for once: what was skipped stays so."""
+    snapshot, trace = made(candidates, profile, failed)
     packed = pack_trace(trace)
     again = unpack_trace(packed)
     assert again is not None and pack_trace(again) == packed
