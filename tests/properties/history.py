@@ -13,22 +13,25 @@ from itertools import permutations
 from random import Random
 from typing import Any
 
-from feed.errors import NotFound
+from feed.errors import NotAllowed, NotFound
 from feed.query import Mode
 from mixer.page import Page
 from snapshots.cursor import Cursor
-from storage import graph, keys, outbox_events, posts
+from storage import graph, keys, outbox_events, posts, pressure, purge, users
 from storage.author_delivery import delivery_of
 from storage.connections import Connection
+from storage.deliveries import Lane, lease
 from tests import oracle
-from tests.properties.service import Service
+from tests.properties.service import A_MOMENT_S, Service
 from tests.properties.stepping import Steps
 
-PEOPLE = (1, 2, 3)  # everybody reads and writes
+PEOPLE = (2**62, 7, 1_000_003)  # everybody reads and writes; ids are the product's
 EPOCH = datetime(2026, 1, 2, tzinfo=UTC)
 SCROLL_LIMIT = 2  # short pages: much can happen before the last
 STEPS_UNTIL_LOOK = 20  # at rest, until the relay looks for what is owed
-FEW, MANY = 0, 1_000_000  # followers: below and above every threshold
+FEW, MANY = 5, 1_000_000  # followers: below and above every threshold
+LANES: tuple[Lane, ...] = ("fast", "slow")
+WHOLE = 100  # a page that holds a whole feed
 
 # How often each kind of event happens. Losses heal what went wrong before, so they are rare.
 WEIGHTS = {
@@ -47,20 +50,61 @@ WEIGHTS = {
     "unmute": 1.5,
     "hide": 1,
     "unhide": 1,
+    "leave": 0.3,
     "grow": 3,
     "shrink": 3,
+    "press": 1.5,
+    "relieve": 1,
+    "pull_all": 0.5,
+    "push_again": 2,
     "deliver": 24,
     "kill_worker": 2,
+    "keep_house": 3,
     "rebuild_feed": 9,
     "rebuild_outbox": 3,
-    "read": 2,
+    "scroll": 2,
+    "read": 6,
     "open_feed": 4,
     "turn_page": 8,
     "lose_feed": 2,
     "lose_outbox": 1,
     "lose_everything": 0.5,
+    "dump": 2,
+    "fail_over": 1,
     "go_inactive": 0.5,
 }
+# A history has some kinds often and others never: faults come of few things that meet often.
+# Groce, Zhang, Eide, Chen, Regehr: Swarm Testing, ISSTA 2012.
+FACTORS = (0, 1, 1, 4)
+ALWAYS = ("write", "deliver", "push_again")
+
+
+# Races that the protocol is made for, which chance alone comes upon too rarely.
+MOTIFS = (
+    "rebuild_feed write deliver write",
+    "write deliver rebuild_feed lose_feed write rebuild_feed deliver write",
+    "unfollow write deliver rebuild_feed follow deliver",
+    "write deliver unfollow deliver follow deliver",
+    "unfollow deliver write follow deliver unfollow deliver follow deliver",
+    "write deliver block deliver unblock deliver",
+    "unfollow deliver write follow deliver write deliver",
+    "read grow deliver write deliver deliver",
+    "write grow deliver write deliver write deliver",
+    "grow deliver deliver write deliver shrink deliver write deliver deliver write",
+    "grow deliver deliver write shrink deliver grow deliver write deliver shrink deliver write",
+    "grow deliver deliver write write shrink deliver rebuild_feed deliver write deliver",
+    "grow deliver deliver write write delete shrink deliver restore deliver deliver",
+    "grow deliver deliver write unfollow shrink deliver follow deliver write",
+    "grow deliver deliver write rebuild_outbox write deliver write",
+    "write write write write write deliver write_backdated rebuild_feed write deliver",
+    "press write deliver read deliver relieve deliver keep_house write",
+    "dump write deliver unfollow write deliver fail_over keep_house deliver read",
+    "write deliver keep_house dump follow write deliver kill_worker fail_over write keep_house",
+    "pull_all write rebuild_feed push_again write deliver push_again rebuild_feed write",
+)
+MOTIF_CHANCE = 0.08
+BY_AUTHORS = ("write", "write_backdated", "grow", "shrink", "rebuild_outbox")
+BY_MACHINES = ("deliver", "kill_worker", "keep_house", "delete", "restore")
 
 
 @dataclass(frozen=True)
@@ -76,8 +120,34 @@ class Event:
 def invented(seed: int, n_events: int) -> list[Event]:
     """Invent a history: the same for the same seed."""
     rng = Random(seed)
-    kinds = rng.choices(list(WEIGHTS), list(WEIGHTS.values()), k=n_events)
-    return [Event(kind, rng.randrange(12), rng.randrange(12), rng.randrange(12)) for kind in kinds]
+    weights = {
+        kind: weight if kind in ALWAYS else weight * rng.choice(FACTORS)
+        for kind, weight in WEIGHTS.items()
+    }
+    history: list[Event] = []
+    while len(history) < n_events:
+        if rng.random() < MOTIF_CHANCE:
+            history += _motif(rng)
+        else:
+            (kind,) = rng.choices(list(weights), list(weights.values()))
+            history.append(Event(kind, *(rng.randrange(12) for _ in range(3))))
+    return history[:n_events]
+
+
+def _motif(rng: Random) -> list[Event]:
+    """Let one author and one reader do what races; what machines do is chosen anew each time."""
+    author, reader = rng.sample(range(len(PEOPLE)), 2)
+    author_of_reader = author - (author > reader)  # among the others
+    events = []
+    for kind in rng.choice(MOTIFS).split():
+        steps = rng.choice((0, 0, 3, 9))
+        if kind in BY_AUTHORS:
+            events.append(Event(kind, author, rng.randrange(3), steps))
+        elif kind in BY_MACHINES:
+            events.append(Event(kind, rng.randrange(12), rng.randrange(12), steps))
+        else:
+            events.append(Event(kind, reader, author_of_reader, steps))
+    return events
 
 
 @dataclass
@@ -105,14 +175,19 @@ class World:
         self._done: dict[str, list[tuple[Any, ...]]] = {}
         self._scrolls: list[Scroll] = []
         self._workers: list[asyncio.Task[None]] = []
+        self._dumped: dict[bytes, bytes] | None = None
+        self._outdated = False  # the server may hold lists of before
+        self._n_changes = 0  # of what people may see, other than by new posts
 
     async def begin(self) -> None:
         """Empty the stores; let everybody be there, follow everybody and have a feed."""
         async with self._service.postgres.transaction() as connection:
             await connection.execute(FORGET_EVERYTHING, prepare=False)
-            await connection.execute(PEOPLE_ARRIVE, [list(PEOPLE)])
+            await connection.execute(PEOPLE_ARRIVE, [list(PEOPLE), FEW])
             await graph.follow_many(connection, list(permutations(PEOPLE, 2)))
-        await self._service.redis.flushdb()
+        self._service.redis.lose_everything()
+        await self._service.housekeeping.check_restart()
+        await self._service.housekeeping.mark()
         for person in PEOPLE:
             await self._service.rebuild_feed(person)
 
@@ -124,26 +199,34 @@ class World:
 
     async def come_to_rest(self) -> None:
         """Let every task end and every delivery be done."""
+        await self._work_off()
+        await self._service.housekeeping.check_restart()
+        self._outdated = False
+        await self._work_off()
+        await self._service.housekeeping.mark()
+        await self._service.under_lag.step()
+
+    async def _work_off(self) -> None:
         jobs: dict[asyncio.Task[None], list[int]] = {}
         for _ in range(2_000):
             jobs = {job: ids for job, ids in jobs.items() if not job.done()}
             taken = {id for ids in jobs.values() for id in ids}
-            left = [id for id in await self._owed() if id not in taken]
-            if left:
+            if left := [id for id in await self._due(*LANES) if id not in taken]:
                 jobs[self._work(self._service.deliver(left))] = left
-            elif not await self._steps.step(idle=False):
-                await self._service.effects.drain()
-                return self._steps.check()
             for _ in range(STEPS_UNTIL_LOOK):
                 await self._steps.step(idle=False)
-        raise AssertionError("deliveries never end")
+            if not left and not await self._steps.step(idle=False):
+                await self._service.effects.drain()
+                self._steps.check()
+                if not await self._owed():
+                    return
+                await self._time_passes()
+        raise AssertionError(f"deliveries never end: {await self._owed()}")
 
     async def deliver_everything_again(self) -> None:
-        """Owe every delivery of this history once more, as after the loss of a cache."""
+        """Owe every delivery of this history once more."""
         async with self._service.postgres.connection() as connection:
-            await connection.execute(
-                "INSERT INTO deliveries (event_id) SELECT id FROM outbox_events"
-            )
+            await connection.execute(OWE_AGAIN)
         await self.come_to_rest()
 
     # ------------------------------------------------------------------ promises
@@ -154,6 +237,8 @@ class World:
             wanted = [entry.id for entry in await self._oracle(person)]
             got = await self._service.scroll(person, "chronological", self._limit)
             assert got == wanted, f"{person} reads {got} instead of {wanted}"
+            look = await self._service.check.check(person)
+            assert not look.harms, f"foryou check: {sorted(look.faults)}"
 
     async def _check_page(self, person: int, reading: Awaitable[Page]) -> Page:
         """Assert P3: nothing is served that the viewer may not see now, whatever caches hold."""
@@ -164,6 +249,38 @@ class World:
         served = {item.post.id for item in page.items}
         assert served <= allowed, f"{person} is served {served - allowed}"
         return page
+
+    async def _read_delivered(self, person: int) -> None:
+        """Assert that a page holds what was delivered before it was asked for, or looked for.
+
+        What is in the slow lane counts as delivered when readers pull its author; not for a
+        request that did not know this yet.
+        """
+        wanted: set[int] = set()
+        looks = [WHEN_ASKED, WHEN_LOOKED_FOR]
+
+        async def look() -> None:
+            if looks:
+                rows = await self._steps.watch.execute(looks.pop(0), {"viewer": person})
+                wanted.update(id for (id,) in await rows.fetchall())
+
+        before = await self._situation()
+        self._steps.dawdle()
+        self._steps.before_steps(look)
+        request = object()
+        self._service.in_flight.add(request)
+        try:
+            page = await self._service.open(person, "chronological", WHOLE)
+        finally:
+            self._service.in_flight.discard(request)
+        looks.clear()
+        if lacks := wanted - set(_ids(page)):
+            assert self._outdated or before != await self._situation(), f"{person} lacks {lacks}"
+
+    async def _situation(self) -> tuple[Any, ...]:
+        """Return what stays the same unless somebody changes what people may see."""
+        rows = await self._steps.watch.execute("SELECT state, changed_at FROM delivery_state")
+        return self._n_changes, await rows.fetchone()
 
     async def _oracle(self, person: int) -> list[oracle.Entry]:
         async with self._service.postgres.connection() as connection:
@@ -218,6 +335,11 @@ class World:
     async def _unhide(self, event: Event) -> None:
         await self._undo("hide", graph.unhide, event)
 
+    async def _leave(self, event: Event) -> None:
+        """Delete the account, and come back as a new one."""
+        self._change(_left, _person(event.a), EPOCH)
+        self._change(users.put_user, _person(event.a), "back")
+
     async def _go_inactive(self, event: Event) -> None:
         """Stay away until the feed has expired, and then so long that fan-out leaves one out."""
         await self._steps.finish()
@@ -233,12 +355,35 @@ class World:
     async def _shrink(self, event: Event) -> None:
         self._change(_counted, _person(event.a), FEW)
 
+    async def _press(self, event: Event) -> None:
+        """Let delivery be so late that those with few followers wait, too."""
+        self._change(pressure.press, FEW)
+
+    async def _relieve(self, event: Event) -> None:
+        self._change(pressure.press, None)
+
+    async def _pull_all(self, event: Event) -> None:
+        """Let a process start that wants the whole product to be pulled."""
+        self._steps.start(self._service.pulling.begin())
+
+    async def _push_again(self, event: Event) -> None:
+        """Let a process go on with its start that wants deliveries."""
+        self._steps.start(self._service.housekeeping.begin())
+
+    async def _keep_house(self, event: Event) -> None:
+        """Do one of the things that a relay does each second."""
+        house = self._service.housekeeping
+        does = (house.check_restart, house.mark, self._service.under_lag.step)
+        self._work(does[event.a % len(does)]())
+
     async def _deliver(self, event: Event) -> None:
-        """Work on some of what is owed, whoever else is at it: leases expire."""
-        owed = await self._owed()
-        if owed:
-            first = event.a % len(owed)
-            self._work(self._service.deliver(owed[first : first + 1 + event.b % 3]))
+        """Work on some of what is due, whoever else is at it: leases expire."""
+        if event.steps % 4 == 0:
+            await self._time_passes()
+        if due := await self._due(LANES[event.a % 4 == 0]):
+            first = event.a % len(due) if event.b <= 9 else 0
+            n = len(due) if event.b > 9 else 1 + event.b % 3
+            self._work(self._service.deliver(due[first : first + n]))
 
     async def _kill_worker(self, event: Event) -> None:
         self._workers = [worker for worker in self._workers if not worker.done()]
@@ -253,9 +398,13 @@ class World:
         await self._lose_outbox(event)
         self._work(self._service.rebuild_outbox(_person(event.a)))
 
-    async def _read(self, event: Event) -> None:
+    async def _scroll(self, event: Event) -> None:
         """Scroll step by step between the others: what it leaves behind must do no harm."""
         self._steps.start(self._service.scroll(_person(event.a), _mode(event), self._limit))
+
+    async def _read(self, event: Event) -> None:
+        """Read step by step: what was delivered before is there."""
+        self._steps.start(self._read_delivered(_person(event.a)))
 
     async def _open_feed(self, event: Event) -> None:
         person = _person(event.a)
@@ -284,7 +433,16 @@ class World:
         await self._service.redis.delete(keys.outbox(_person(event.a)))
 
     async def _lose_everything(self, event: Event) -> None:
-        await self._service.redis.flushdb()
+        self._service.redis.lose_everything()
+
+    async def _dump(self, event: Event) -> None:
+        self._dumped = self._service.redis.dumped()
+
+    async def _fail_over(self, event: Event) -> None:
+        """Go on with another server, on which the lists are as they were a while ago."""
+        if self._dumped is not None:
+            self._outdated = True
+            self._service.redis.fail_over(self._dumped)
 
     # ------------------------------------------------------------------ how
 
@@ -311,18 +469,33 @@ class World:
 
     async def _changed(self, write: Write, *values: Any) -> None:
         # A post that is not committed yet cannot be deleted: there is no such post.
-        with suppress(NotFound):
+        with suppress(NotFound, NotAllowed):
             async with self._service.postgres.transaction() as connection:
                 await write(connection, *values)
+            self._n_changes += write is not written
 
     def _work(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         self._workers.append(self._steps.start(work))
         return self._workers[-1]
 
+    async def _due(self, *lanes: Lane) -> list[int]:
+        """Lease what is due, as the relay does, for no more than a moment."""
+        async with self._service.postgres.connection() as connection:
+            leased = [
+                await lease(connection, lane, limit=100, lease_s=A_MOMENT_S) for lane in lanes
+            ]
+        return [each.id for some in leased for each in some]
+
+    async def _time_passes(self) -> None:
+        """Let every wait be over."""
+        async with self._service.postgres.connection() as connection:
+            await connection.execute("UPDATE deliveries SET due_at = now() WHERE due_at > now()")
+
     async def _owed(self) -> list[int]:
+        """Return what is owed; nothing has failed but for a server."""
         async with self._service.postgres.connection() as connection:
             rows = await (await connection.execute(OWED)).fetchall()
-        errors = [error for _, error in rows if error]
+        errors = [error for _, error in rows if error and not error.startswith("Unavailable")]
         assert not errors, errors
         return [delivery for delivery, _ in rows]
 
@@ -348,22 +521,45 @@ DELETE FROM post_stats;
 DELETE FROM posts;
 DELETE FROM user_activity;
 DELETE FROM users;
+UPDATE delivery_state SET state = 'hybrid' WHERE state <> 'hybrid';
+UPDATE delivery_pressure SET threshold = NULL WHERE threshold IS NOT NULL;
 """
 PEOPLE_ARRIVE = """
-WITH person AS (SELECT unnest(%s::bigint[]) AS id),
-     named AS (INSERT INTO users (id, name) SELECT id, 'user ' || id FROM person)
+WITH person AS (SELECT unnest(%s::bigint[]) AS id), named AS (
+    INSERT INTO users (id, name, follower_count) SELECT id, 'user ' || id, %s FROM person
+)
 INSERT INTO user_activity (user_id, last_seen_at) SELECT id, now() FROM person
 """
 GO_INACTIVE = (
     "UPDATE user_activity SET last_seen_at = now() - interval '31 days' WHERE user_id = %s"
 )
 OWED = "SELECT id, error FROM deliveries ORDER BY id"
+# A backfill names a state of its author that is over; a switch that is owed begins a new one.
+OWE_AGAIN = """
+INSERT INTO deliveries (event_id) SELECT id FROM outbox_events WHERE type <> 'author.backfill'
+"""
+# What a reader must get: what was delivered, and the own posts.
+SEEN = f"""
+SELECT p.id FROM ({oracle.HOME_FEED}) AS feed (ms, id) JOIN posts p ON p.id = feed.id
+WHERE p.author_id = %(viewer)s OR NOT EXISTS (
+    SELECT FROM deliveries d JOIN outbox_events e ON e.id = d.event_id
+    WHERE (e.type IN ('post.created', 'post.restored') AND e.payload ->> 'post_id' = p.id::text
+           AND (d.lane = 'fast' OR p.author_id <> ALL (PULLED)))
+       OR (e.type = 'relation.changed' AND e.payload ->> 'viewer_id' = %(viewer)s::text
+           AND e.payload ->> 'author_id' = p.author_id::text)
+)
+"""  # noqa: S608
+WHEN_ASKED = SEEN.replace(
+    "(PULLED)", "(ARRAY(SELECT author_id FROM author_delivery WHERE readers_pull))"
+)
+WHEN_LOOKED_FOR = SEEN.replace("(PULLED)", "('{}'::bigint[])")
 
 
 async def written(
     connection: Connection, post_id: int, author_id: int, ms: int, more: dict[str, Any]
 ) -> None:
     """Write a post as the api does; `more` names its parents, or has its words."""
+    await users.ensure_user(connection, author_id)
     at = EPOCH + timedelta(milliseconds=ms)
     post = posts.NewPost(
         id=post_id,
@@ -385,6 +581,10 @@ async def _counted(connection: Connection, author_id: int, followers: int) -> No
     await outbox_events.append(
         connection, "follower_count", author_id, "author.crossed", {"author_id": author_id}
     )
+
+
+async def _left(connection: Connection, person: int, now: datetime) -> None:
+    await purge.delete_user(connection, person, actor_id=person, now=now)
 
 
 def _ids(page: Page) -> list[int]:

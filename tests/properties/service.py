@@ -1,11 +1,14 @@
 """The service as the properties hold it: stores that step, tiny caps, workers without a queue."""
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import count
+from typing import Any
 
+from fanout.housekeeping import Housekeeping
+from fanout.pressure import UnderLag
 from fanout.tasks import Fanout
 from feed.errors import Unavailable
 from feed.query import Mode
@@ -13,12 +16,15 @@ from feed.settings import Settings
 from mixer.home_feed import Opening, build
 from mixer.page import Page
 from snapshots.cursor import Cursor
+from storage.check import FeedCheck
 from storage.connections import Postgres, RedisClient
 from storage.feeds import Feeds
 from storage.rebuild import Rebuild
+from storage.restarts import Restarts
 from storage.users import stamp_visit
 
 NOW_MS = 1_767_312_000_000
+A_MOMENT_S, LONG_S = 1e-6, 3_600.0
 
 
 def small(settings: Settings) -> Settings:
@@ -34,8 +40,32 @@ def small(settings: Settings) -> Settings:
         budget_ms=600_000,
         lease_s=600,
         rebuilds_at_once=1_000,
-        switch_grace_s=1e-6,
+        switch_grace_s=A_MOMENT_S,
+        lag_bound_s=600,
+        lag_recover_s=600,
     )
+
+
+class InFlight(Settings):
+    """Settings whose grace period is over when no request is in flight: it is longer than any."""
+
+    requests: Collection[object] = ()
+
+    @property
+    def switch_grace_s(self) -> float:  # type: ignore[override]
+        """How long a request in flight may yet take."""
+        return LONG_S if self.requests else A_MOMENT_S
+
+    @switch_grace_s.setter
+    def switch_grace_s(self, given: float) -> None: ...
+
+    @classmethod
+    def of(cls, settings: Settings, requests: Collection[object], **changed: Any) -> "InFlight":
+        """Let these requests in flight decide."""
+        given = {each.name: getattr(settings, each.name) for each in fields(settings)}
+        made = cls(**{**given, **changed})
+        object.__setattr__(made, "requests", requests)
+        return made
 
 
 class Service:
@@ -45,12 +75,19 @@ class Service:
         """Use `settings` that are `small`."""
         self.postgres = postgres
         self.redis = redis
+        self.in_flight: set[object] = set()
+        settings = InFlight.of(settings, self.in_flight)
         self._tokens = (f"token{number}" for number in count())
         self.home, self.effects = build(settings, postgres, redis, token=lambda: next(self._tokens))
         feeds = Feeds(redis, cap=settings.feed_cap)
         outboxes = Feeds(redis, cap=settings.outbox_cap)
         self._fanout = Fanout(postgres, feeds, settings, outboxes=outboxes)
         self._rebuild = Rebuild(postgres, feeds, outboxes, settings, patience_s=60)
+        self.check = FeedCheck(postgres, feeds, again_after_s=0)
+        self.under_lag = UnderLag(postgres, settings)
+        self.housekeeping = Housekeeping(postgres, feeds, Restarts(redis), settings)
+        pulling = InFlight.of(settings, self.in_flight, delivery="pull")
+        self.pulling = Housekeeping(postgres, feeds, Restarts(redis), pulling)
 
     async def open(self, viewer_id: int, mode: Mode, limit: int) -> Page:
         """Open a feed."""

@@ -7,7 +7,7 @@ production, anything else may run. The clients say so themselves: `SteppedPostgr
 
 import asyncio
 import select
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from random import Random
@@ -20,14 +20,18 @@ from psycopg.rows import TupleRow
 from psycopg.waiting import Ready, Wait
 from redis import Redis as SyncRedis
 from redis.asyncio.client import Pipeline
+from redis.commands.core import AsyncScript
 
 from feed.settings import Settings
 from storage.connections import Connection, Postgres, RedisClient, translated_errors
 
 # One step in eight is so slow that a lot of what the others do happens before it.
 SPEEDS = (1.0,) * 7 + (0.01,)
+DAWDLING = (1.0, 0.01)
 # Inherited by the tasks that a stepped task starts; what the test itself does is not stepped.
 _stepped: ContextVar[bool] = ContextVar("stepped", default=False)
+_speeds: ContextVar[Sequence[float]] = ContextVar("speeds", default=SPEEDS)
+_before_steps: ContextVar[Callable[[], Awaitable[None]] | None] = ContextVar("look", default=None)
 
 # Rounds of the event loop in which code that waits for nothing comes to its next step.
 ROUNDS = 5
@@ -38,6 +42,8 @@ SELECT count(*) FROM unnest(%s::integer[]) AS pid WHERE cardinality(pg_blocking_
 """
 MOMENT_MS = 1
 EVENTS = {Wait.R: select.POLLIN, Wait.W: select.POLLOUT, Wait.RW: select.POLLIN | select.POLLOUT}
+RUN = "the id of this run"
+INFO = "redis.call('INFO', 'server')"
 FAILED = TransactionStatus.INERROR
 # Each statement is planned once a connection: small tables need no better plan than that.
 CONNECTION: dict[str, Any] = {
@@ -51,8 +57,8 @@ class Steps:
     """The tasks that are under way, each waiting for its turn."""
 
     def __init__(self, watch: Connection) -> None:
-        """Ask on `watch` whether a task that does not move waits for a lock."""
-        self._watch = watch
+        """Ask on `watch`, which takes no steps, whether a task that does not move is locked out."""
+        self.watch = watch
         self._rng = Random(0)
         self._waiting: dict[asyncio.Future[None], float] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}  # in the order in which they started
@@ -96,11 +102,22 @@ class Steps:
         if self._free or not _stepped.get():
             return
         mine = asyncio.get_running_loop().create_future()
-        self._waiting[mine] = self._rng.choice(SPEEDS)
+        self._waiting[mine] = self._rng.choice(_speeds.get())
         try:
             await mine
         finally:
             self._waiting.pop(mine, None)
+        if look := _before_steps.get():
+            with self.call():
+                await look()
+
+    def dawdle(self) -> None:
+        """Be slow in every other step from now on, as the task that says so."""
+        _speeds.set(DAWDLING)
+
+    def before_steps(self, look: Callable[[], Awaitable[None]]) -> None:
+        """Call `look` before each further step of the task that says so."""
+        _before_steps.set(look)
 
     @contextmanager
     def call(self, pid: int = 0) -> Iterator[None]:
@@ -198,7 +215,7 @@ class Steps:
     async def _n_waiting_for_locks(self) -> int:
         if not self._pids:
             return 0
-        rows = await self._watch.execute(WAITING_FOR_LOCKS, [sorted(self._pids)])
+        rows = await self.watch.execute(WAITING_FOR_LOCKS, [sorted(self._pids)])
         row = await rows.fetchone()
         assert row is not None
         return min(int(row[0]), len(self._pids))
@@ -342,6 +359,7 @@ class SteppedRedis(RedisClient):
 
     steps: Steps
     server: "SyncRedis[bytes]"
+    _run = 1
 
     @classmethod
     def at(cls, url: str, steps: Steps) -> "SteppedRedis":
@@ -350,6 +368,34 @@ class SteppedRedis(RedisClient):
         client.steps = steps
         client.server = SyncRedis.from_url(url)
         return client
+
+    def fail_over(self, entries: dict[bytes, bytes]) -> None:
+        """Be another server from now on, which holds what was in these `entries` once."""
+        self._run += 1
+        self.lose_everything()
+        for key, value in entries.items():
+            self.server.restore(key, 0, value, replace=True)
+        self.server.set(RUN, f"{self._run}")
+
+    def lose_everything(self) -> None:
+        """Be empty, but the same server."""
+        self.server.flushdb()
+        self.server.set(RUN, f"{self._run}")
+
+    def dumped(self) -> dict[bytes, bytes]:
+        """Return what is there, for `fail_over`."""
+        names = [*self.server.keys("feed*"), *self.server.keys("outbox*")]
+        return {name: self.server.dump(name) for name in names}
+
+    def register_script(self, script: str) -> AsyncScript:
+        """Let a key be what no server lets us choose: the id of its run."""
+        run = f"'run_id:' .. redis.call('GET', '{RUN}')"
+        return super().register_script(script.replace(INFO, run))
+
+    async def info(self, *sections: str, **options: Any) -> dict[str, Any]:
+        """Say under which run the server is."""
+        run: bytes = await self.execute_command("GET", RUN)
+        return {"run_id": run.decode()}
 
     async def execute_command(self, *args: Any, **options: Any) -> Any:
         """Send a command, when it is this task's turn."""

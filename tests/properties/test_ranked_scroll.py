@@ -17,7 +17,7 @@ from mixer.page import Page
 from storage import graph, keys, posts
 from storage.connections import Postgres, RedisClient
 from tests import oracle
-from tests.properties.history import FORGET_EVERYTHING, PEOPLE_ARRIVE, written
+from tests.properties.history import FEW, FORGET_EVERYTHING, PEOPLE_ARRIVE, written
 from tests.properties.service import Service, small
 
 VIEWER, AUTHORS = 1, (1, 2, 3)
@@ -72,7 +72,7 @@ class Scroll:
         await self._service.effects.drain()
         async with self._service.postgres.transaction() as connection:
             await connection.execute(FORGET_EVERYTHING)
-            await connection.execute(PEOPLE_ARRIVE, [[*AUTHORS, STRANGER]])
+            await connection.execute(PEOPLE_ARRIVE, [[*AUTHORS, STRANGER], FEW])
             for author in AUTHORS[1:]:
                 await graph.follow(connection, VIEWER, author)
         await self._service.redis.flushall()
