@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from time import monotonic
 
 from candidate_sources.author_outboxes import AuthorOutboxes
@@ -23,8 +24,17 @@ from mixer.page import Page
 from mixer.pipeline import Pipeline, Ranking
 from mixer.profiles import Profiles
 from mixer.ranked import Bounds, RankedFeed, Rooms
-from mixer.rules import AuthorDecay, Limit, NewAuthor, OneOriginal, OutOfNetwork, Spacing
+from mixer.rules import (
+    AuthorDecay,
+    Limit,
+    NewAuthor,
+    OneOriginal,
+    OutOfNetwork,
+    SeenLater,
+    Spacing,
+)
 from mixer.safety import Safety
+from mixer.seen import Screens, SeenMemory, ViewersWithSeen
 from mixer.side_effects import SideEffects
 from mixer.updates import NewPosts
 from mixer.upkeep import Upkeep
@@ -38,6 +48,7 @@ from storage.facts import PostgresViewers
 from storage.feeds import Feeds
 from storage.page import PageReader
 from storage.rebuild import Rebuild
+from storage.seen import SeenRebuild, SeenStore
 from storage.served import ServedLog
 from storage.timelines import PostgresTimelines
 
@@ -69,15 +80,23 @@ def home_feed(
     )
 
 
-def ranking(profile: Profile) -> Ranking:
+def ranking(profile: Profile, *, seen_memory_s: int = 7 * 86_400) -> Ranking:
     """Return what orders the home feed under a profile, in the order in which it is applied."""
-    author, oon = profile.author, profile.out_of_network
+    author, oon, seen = profile.author, profile.out_of_network, profile.seen
     return Ranking(
         version=profile.version,
+        hydrators=[
+            SeenMemory(
+                half_life_h=seen.half_life_h,
+                author_half_life_h=author.memory_half_life_h,
+                memory_s=seen_memory_s,
+            )
+        ],
         scorer=light_ranker(profile),
         rules=[
             OneOriginal(),
             OutOfNetwork(factor=oon.factor),
+            SeenLater(factor=seen.factor),
             AuthorDecay(decay=author.decay, floor=author.floor),
             Spacing(
                 Limit(name="author_run", column="author", run=author.run),
@@ -187,14 +206,26 @@ def build(
         chain_ttl_s=settings.served_memory_ttl_s,
         guard=guard,
     )
+    seen = SeenStore(redis, kept=settings.seen_kept, memory_s=settings.seen_memory_s, guard=guard)
+    rebuilt_seen = SeenRebuild(
+        postgres,
+        seen,
+        at_once=settings.rebuilds_at_once,
+        building_ttl_s=settings.building_ttl_s,
+    )
     traces = TraceStore(redis, ttl_s=settings.snapshot_ttl_s, guard=guard)
     ranked = RankedFeed(
         pipeline,
-        ranking,
+        partial(ranking, seen_memory_s=settings.seen_memory_s),
         safety,
         Rooms(
             profiles,
             viewers,
+            ViewersWithSeen(
+                viewers,
+                Screens(effects, seen, rebuilt_seen, token=token),
+                deadline_s=settings.budget_ms / 1000 / 4,
+            ),
             timelines,
             snapshots,
             Chains(snapshots, ServedLog(postgres)),

@@ -48,11 +48,15 @@ class Gathered:
 
 @dataclass(frozen=True)
 class Ranking:
-    """What orders candidates: a formula and the rules after it, of one version of a profile."""
+    """What orders candidates: a formula and the rules after it, of one version of a profile.
+
+    `hydrators` give columns that depend on the profile.
+    """
 
     version: str
     scorer: Scorer
     rules: Sequence[Rule]
+    hydrators: Sequence[Hydrator] = ()
 
     def ranker(self, trace: Trace) -> str:
         """Name what ordered a slate: the scorer, or time when it had to be skipped."""
@@ -132,7 +136,7 @@ class Pipeline:
 
         `more_filters` belong to this request, after those of the recipe.
         """
-        for hydrator in self.hydrators:
+        for hydrator in [*self.hydrators, *ranking.hydrators]:
             candidates = await self._hydrate(hydrator, query, candidates, trace)
         dropped: dict[str, Ids] = {}
         for each in [*self.filters, *more_filters]:

@@ -48,6 +48,7 @@ class Rooms:
 
     profiles: Profiles
     viewers: ViewerReader
+    viewers_with_seen: ViewerReader
     timelines: PostgresTimelines
     snapshots: SnapshotStore
     chains: Chains
@@ -137,7 +138,7 @@ class RankedFeed:
         The newest are cut by time, never by rank: the slate holds all at or above its oldest.
         """
         with trace.timed("viewer"):
-            viewer = await self._rooms.viewers.load(cursor.viewer_id)
+            viewer = await self._rooms.viewers_with_seen.load(cursor.viewer_id)
         profile = self._rooms.profiles.current()
         ranking = self._ranking(profile)
         discover = profile.out_of_network.enabled

@@ -432,3 +432,34 @@ async def page(api: Client, mode: str, limit: int = 2, cursor: str = "") -> dict
 
 def shown(page: dict[str, Any]) -> list[str]:
     return [item["id"] for item in page["items"]]
+
+
+# ---------------------------------------------------------------------- over HTTP
+
+
+async def test_what_was_seen_goes_down_at_the_next_open_and_not_in_this_one(api: Client) -> None:
+    """The same post for days (the-algorithm#906): it goes down, not away."""
+    pages, _ = await two_pages(api, "ranked")
+    first, second = shown(pages[0]), shown(pages[1])
+    await send(api, *(event(post) for post in (*first, second[0])))
+    again = await page(api, "ranked", cursor=pages[0]["next_cursor"])
+    assert shown(again) == second, "nothing moves under the reader"
+    await page(api, "ranked")  # the memory was missing: rebuilt beside this open
+    whole = await page(api, "ranked", limit=50)
+    assert whole["degraded"] == []
+    assert set(shown(whole)[-3:]) == {*first, second[0]}
+    assert len(shown(whole)) == 8
+
+
+async def test_a_missing_memory_degrades_nothing_and_one_that_cannot_be_read_is_named(
+    api: Client, redis: RedisClient
+) -> None:
+    """The feed is whole both times."""
+    await two_pages(api, "ranked")
+    await redis.delete(keys.seen(READER))
+    assert (await page(api, "ranked"))["degraded"] == []
+    await redis.delete(keys.seen(READER))
+    await redis.lpush(keys.seen(READER), "no memory")
+    broken = await page(api, "ranked", limit=50)
+    assert "seen_memory" in broken["degraded"]
+    assert len(shown(broken)) == 8
