@@ -57,6 +57,11 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+def in_network(page: dict[str, Any]) -> list[str]:
+    """Return the ids of a page that are no discoveries: those every follower is promised."""
+    return [item["id"] for item in page["items"] if item["in_network"]]
+
+
 class Product:
     """One running `foryou up`."""
 
@@ -139,8 +144,8 @@ class Product:
             parameters["cursor"] = cursor
 
     def walk(self, user: int | str, mode: str, limit: int = 50) -> list[str]:
-        """Return the ids of a whole feed."""
-        return [item["id"] for page in self.pages(user, mode, limit) for item in page["items"]]
+        """Return the ids of a whole feed, without discoveries."""
+        return [id for page in self.pages(user, mode, limit) for id in in_network(page)]
 
     def flush_redis(self) -> None:
         """Lose everything that is cached, and the queue."""

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.e2e.product import Product, eventually
+from tests.e2e.product import Product, eventually, in_network
 
 pytestmark = pytest.mark.e2e
 
@@ -71,7 +71,7 @@ def test_a_scroll_gives_every_post_once_while_posts_are_written(
 ) -> None:
     seen: list[str] = []
     for n, page in enumerate(product.pages(world.reader, mode, limit=20)):
-        seen += [item["id"] for item in page["items"]]
+        seen += in_network(page)
         product.post(world.followed[n % 6], f"between two pages: {n}")
     assert len(seen) == len(set(seen))
     assert set(world.expected) <= set(seen)
@@ -83,7 +83,7 @@ def test_an_emptied_redis_between_two_pages_loses_and_repeats_nothing(
 ) -> None:
     seen: list[str] = []
     for n, page in enumerate(product.pages(world.reader, mode, limit=20)):
-        seen += [item["id"] for item in page["items"]]
+        seen += in_network(page)
         if n in (1, 4):
             product.flush_redis()
     assert len(seen) == len(set(seen))
@@ -132,7 +132,7 @@ def test_a_like_moves_a_post_in_the_next_open_and_never_inside_an_open_snapshot(
     product: Product, world: World
 ) -> None:
     pages = product.pages(world.reader, "ranked", limit=20)
-    before = [item["id"] for item in next(pages)["items"]]
+    before = in_network(next(pages))
     again = product.walk(world.reader, "ranked")
     liked = again[-1]
     like = {"event_id": str(uuid4()), "type": "like", "post_id": liked, "at": _now()}
@@ -141,7 +141,7 @@ def test_a_like_moves_a_post_in_the_next_open_and_never_inside_an_open_snapshot(
         assert answer.status_code == 202 and answer.json()["accepted"] == 1, answer.text
     eventually(lambda: product.walk(world.reader, "ranked").index(liked) < again.index(liked))
     for page in pages:
-        before += [item["id"] for item in page["items"]]
+        before += in_network(page)
     assert before == again
 
 
