@@ -40,6 +40,11 @@ async def owes(connection: Connection) -> bool:
     return bool(row and row[0])
 
 
+async def relies_on_lists(connection: Connection) -> bool:
+    """Say whether readers use cached lists; where they do, they do until this transaction ends."""
+    return await owes(connection) and (await how_it_stands(connection)).state == "hybrid"
+
+
 # Waits for every transaction that was told whether it owes, and lets the next ones wait.
 _ALONE = "SELECT pg_advisory_xact_lock(hashtextextended('delivery state', 0))"
 _STOP = """

@@ -19,7 +19,7 @@ from feed.order import OLDEST, Ids
 from feed.settings import Settings
 from storage import keys
 from storage.connections import Connection, Postgres
-from storage.delivery_state import how_it_stands
+from storage.delivery_state import relies_on_lists
 from storage.feeds import Feeds
 from storage.locks import try_slot
 from storage.timelines import newest_posts
@@ -82,7 +82,7 @@ class Rebuild:
         until_s = monotonic() + self._patience_s
         while not (await lists.present([key]))[0]:
             async with self._postgres.transaction() as connection:
-                if (await how_it_stands(connection)).state != "hybrid":
+                if not await relies_on_lists(connection):
                     break
                 if await try_slot(connection, SLOTS, n_slots, jitter=self._jitter()):
                     ttl_s = self._settings.building_ttl_s

@@ -10,6 +10,7 @@ import pytest
 from feed.settings import Settings
 from storage import keys
 from storage.connections import Postgres, RedisClient
+from storage.delivery_state import relies_on_lists, stop_delivering
 from storage.feeds import BUILDING, Feeds
 from storage.locks import try_slot
 from storage.rebuild import Rebuild
@@ -132,6 +133,21 @@ async def test_a_slot_is_taken_by_one_alone_and_given_back(world: World) -> None
         taken = [await try_slot(one, "y", 3, jitter=0.4) for _ in range(3)]
         held = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2"
         assert (taken, await world.rows(held)) == ([True] * 3, [(1,)])
+
+
+async def test_a_rebuild_under_way_is_waited_for_when_everybody_is_pulled(world: World) -> None:
+    """Its list is there before lists are forgotten, not after."""
+    async with world.postgres.transaction() as connection:
+        assert await relies_on_lists(connection)
+        stopping = asyncio.create_task(stop(world))
+        await asyncio.sleep(0.2)
+        assert not stopping.done()
+    assert await stopping
+
+
+async def stop(world: World) -> bool:
+    async with world.postgres.transaction() as connection:
+        return await stop_delivering(connection)
 
 
 async def test_while_everybody_is_pulled_no_list_is_made(world: World) -> None:
