@@ -508,8 +508,9 @@ async def _record(postgres: Postgres, events: Sequence[Event]) -> None:
 
 async def _without_times(postgres: Postgres, name: str) -> list[Any]:
     queries = {
-        "post_stats": "SELECT * FROM post_stats WHERE (likes, comments, impressions) <> (0, 0, 0)"
-        " ORDER BY post_id",
+        # Without heat: what was liked and unliked within hours leaves a little, either way.
+        "post_stats": "SELECT post_id, likes, comments, reposts, impressions FROM post_stats"
+        " WHERE (likes, comments, impressions) <> (0, 0, 0) ORDER BY post_id",
         "reactions": "SELECT viewer_id, post_id, active FROM reactions WHERE active ORDER BY 1, 2",
         "hidden_posts": "SELECT viewer_id, post_id, via FROM hidden_posts ORDER BY 1, 2",
     }
