@@ -57,7 +57,9 @@ export function postArticle(item, { api, snapshotId, onWhy }) {
 }
 
 function reasonLine(item) {
-  const by = item.reposted_by.map((each) => each.name);
+  // The reason of a plain repost names its reposters already.
+  const isRepost = item.repost_of && !item.body && !item.media.length;
+  const by = isRepost ? [] : item.reposted_by.map((each) => each.name);
   const more = by.length > 2 ? `${by[0]} and ${count(by.length - 1, "other")}` : list(by);
   const text = [item.reason, by.length ? `Reposted by ${more}` : null].filter(Boolean).join(" · ");
   return h("p", { class: item.in_network ? "reason" : "reason from-beyond" }, text);
