@@ -7,11 +7,11 @@ production, anything else may run. The clients say so themselves: `SteppedPostgr
 
 import asyncio
 import select
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
 from psycopg import AsyncConnection
 from psycopg.abc import RV, PQGen
@@ -27,11 +27,12 @@ from storage.connections import Connection, Postgres, RedisClient, translated_er
 
 # One step in eight is so slow that a lot of what the others do happens before it.
 SPEEDS = (1.0,) * 7 + (0.01,)
-DAWDLING = (1.0, 0.01)
+DAWDLER = 0.001
+DAWDLING = (1.0, DAWDLER)
 # Inherited by the tasks that a stepped task starts; what the test itself does is not stepped.
 _stepped: ContextVar[bool] = ContextVar("stepped", default=False)
 _speeds: ContextVar[Sequence[float]] = ContextVar("speeds", default=SPEEDS)
-_before_steps: ContextVar[Callable[[], Awaitable[None]] | None] = ContextVar("look", default=None)
+_before_steps: ContextVar["Look | None"] = ContextVar("look", default=None)
 
 # Rounds of the event loop in which code that waits for nothing comes to its next step.
 ROUNDS = 5
@@ -51,6 +52,12 @@ CONNECTION: dict[str, Any] = {
     "prepare_threshold": 0,
     "options": "-c plan_cache_mode=force_generic_plan -c jit=off -c deadlock_timeout=20",
 }
+
+
+class Look(Protocol):
+    """What is called before each step of a task: `at_lists` when that reads cached lists."""
+
+    async def __call__(self, *, at_lists: bool) -> None: ...
 
 
 class Steps:
@@ -97,7 +104,7 @@ class Steps:
         task.add_done_callback(self._tasks.pop)
         return task
 
-    async def turn(self) -> None:
+    async def turn(self, *, at_lists: bool = False) -> None:
         """Wait until it is this task's turn; at once for what is not stepped."""
         if self._free or not _stepped.get():
             return
@@ -109,13 +116,13 @@ class Steps:
             self._waiting.pop(mine, None)
         if look := _before_steps.get():
             with self.call():
-                await look()
+                await look(at_lists=at_lists)
 
     def dawdle(self) -> None:
         """Be slow in every other step from now on, as the task that says so."""
         _speeds.set(DAWDLING)
 
-    def before_steps(self, look: Callable[[], Awaitable[None]]) -> None:
+    def before_steps(self, look: Look) -> None:
         """Call `look` before each further step of the task that says so."""
         _before_steps.set(look)
 
@@ -164,6 +171,15 @@ class Steps:
         chosen.set_result(None)
         await self._settled()
         return True
+
+    async def hurry(self, n: int) -> None:
+        """Let tasks do up to `n` steps, until only those are left that dawdle."""
+        for _ in range(n):
+            if self._changed:
+                await self._settled()
+            if max(self._waiting.values(), default=1) == DAWDLER:
+                return
+            await self.step(idle=False)
 
     async def finish(self) -> None:
         """Step until every task has ended."""
@@ -420,7 +436,8 @@ class _SteppedPipeline(Pipeline):
     client: SteppedRedis
 
     async def execute(self, raise_on_error: bool = True) -> list[Any]:
-        await self.client.steps.turn()
+        at_lists = any(command[0] == "ZRANGE" for command, _ in self.command_stack)
+        await self.client.steps.turn(at_lists=at_lists)
         with self.client.server.pipeline(transaction=self.is_transaction) as pipe:
             for command, options in self.command_stack:
                 pipe.execute_command(*command, **options)
