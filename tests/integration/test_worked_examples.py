@@ -68,7 +68,7 @@ async def everybody_follows(service: Service, *, small: int, large: int) -> None
     """Let users 1 to 10,001 follow the large author, and user 1 the small one as well."""
     people = list(range(1, 10_002))
     async with service.postgres.transaction() as connection:
-        await connection.execute(PEOPLE_ARRIVE, [people])
+        await connection.execute(PEOPLE_ARRIVE, [people, 0])
         edges = [(1, small), *((person, large) for person in people if person != large)]
         edges += [(20_000, large)]  # in the place of the author, who is among the 10,001 ids
         await connection.execute("INSERT INTO users (id, name) VALUES (20000, 'u')")
