@@ -24,7 +24,7 @@ from tests.properties.stepping import Steps, stepping
 HISTORIES = int(os.environ.get("TEST_HISTORIES", "2000"))
 FIRST_SEED = int(os.environ.get("TEST_FIRST_SEED", "0"))
 PROCESSES = min(len(os.sched_getaffinity(0)), HISTORIES, 8)
-EVENTS = 30
+EVENTS = 15
 EVENTS_UNTIL_REST = 15  # a post that a feed has lost may be forgotten when it gets old
 SHORTENINGS = 60  # tries
 FOLLOWERS_A_PAGE = (1, 3)  # each post in chunks, or none
