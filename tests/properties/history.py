@@ -82,7 +82,9 @@ ALWAYS = ("write", "deliver", "push_again")
 # Races that the protocol is made for, which chance alone comes upon too rarely. "!": most tasks
 # end before the next event.
 MOTIFS = (
-    "rebuild_feed write deliver write",
+    "rebuild_feed! write! deliver! write",
+    "write! deliver! unfollow! deliver! follow! deliver! unfollow! deliver! follow! deliver!",
+    "unfollow! deliver! write! rebuild_feed! follow! deliver! write",
     "write deliver rebuild_feed lose_feed write rebuild_feed deliver write",
     "unfollow write deliver rebuild_feed follow deliver",
     "write deliver unfollow deliver follow deliver",
@@ -275,7 +277,6 @@ class World:
                 wanted.update(id for (id,) in await rows.fetchall())
 
         before = await self._situation()
-        self._steps.dawdle()
         self._steps.before_steps(look)
         request = object()
         self._service.in_flight.add(request)
@@ -393,7 +394,7 @@ class World:
         if due := await self._due(LANES[event.a % 4 == 0]):
             first = event.a % len(due) if event.b < EVERYTHING else 0
             n = 1 + event.b % 3 if event.b < EVERYTHING else len(due)
-            self._work(self._service.deliver(due[first : first + n]))
+            self._work(self._service.deliver(due[first : first + n]), dawdle=event.a % 3 == 0)
 
     async def _kill_worker(self, event: Event) -> None:
         self._workers = [worker for worker in self._workers if not worker.done()]
@@ -402,11 +403,11 @@ class World:
 
     async def _rebuild_feed(self, event: Event) -> None:
         await self._lose_feed(event)
-        self._work(self._service.rebuild_feed(_person(event.a)))
+        self._work(self._service.rebuild_feed(_person(event.a)), dawdle=event.b % 2 == 0)
 
     async def _rebuild_outbox(self, event: Event) -> None:
         await self._lose_outbox(event)
-        self._work(self._service.rebuild_outbox(_person(event.a)))
+        self._work(self._service.rebuild_outbox(_person(event.a)), dawdle=event.b % 2 == 0)
 
     async def _scroll(self, event: Event) -> None:
         """Scroll step by step between the others: what it leaves behind must do no harm."""
@@ -414,7 +415,7 @@ class World:
 
     async def _read(self, event: Event) -> None:
         """Read step by step: what was delivered before is there."""
-        self._steps.start(self._read_delivered(_person(event.a)))
+        self._steps.start(self._read_delivered(_person(event.a)), dawdle=True)
 
     async def _open_feed(self, event: Event) -> None:
         person = _person(event.a)
@@ -484,8 +485,10 @@ class World:
                 await write(connection, *values)
             self._n_changes += write not in (written, _counted, pressure.press)
 
-    def _work(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        self._workers.append(self._steps.start(work))
+    def _work(
+        self, work: Coroutine[Any, Any, None], *, dawdle: bool = False
+    ) -> "asyncio.Task[None]":
+        self._workers.append(self._steps.start(work, dawdle=dawdle))
         return self._workers[-1]
 
     async def _due(self, *lanes: Lane) -> list[int]:

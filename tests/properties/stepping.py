@@ -95,9 +95,11 @@ class Steps:
         self._waiting.clear()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def start(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[None]":
+    def start(
+        self, work: Coroutine[Any, Any, Any], *, dawdle: bool = False
+    ) -> "asyncio.Task[None]":
         """Start a task; it stops before its first step."""
-        task = asyncio.create_task(self._run(work))
+        task = asyncio.create_task(self._run(work, dawdle))
         self._tasks[task] = None
         self._changed = True
         task.add_done_callback(lambda _: work.close())  # it may be killed before it began
@@ -117,10 +119,6 @@ class Steps:
         if look := _before_steps.get():
             with self.call():
                 await look(at_lists=at_lists)
-
-    def dawdle(self) -> None:
-        """Be slow in every other step from now on, as the task that says so."""
-        _speeds.set(DAWDLING)
 
     def before_steps(self, look: Look) -> None:
         """Call `look` before each further step of the task that says so."""
@@ -197,10 +195,12 @@ class Steps:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
-    async def _run(self, work: Coroutine[Any, Any, Any]) -> None:
+    async def _run(self, work: Coroutine[Any, Any, Any], dawdle: bool) -> None:
         _stepped.set(True)
         try:
             await self.turn()
+            if dawdle:
+                _speeds.set(DAWDLING)
             await work
         except Exception as error:
             self._failures.append(error)
