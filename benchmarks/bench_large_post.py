@@ -14,13 +14,19 @@ from statistics import median
 from time import perf_counter
 
 from benchmarks.cpu import cpu_s, server_cpu_s
-from benchmarks.full_feeds import check_full, fill_feeds, load_people, post_id
+from benchmarks.full_feeds import (
+    check_full,
+    fill_feeds,
+    load_people,
+    post_id,
+    relay_is_there,
+)
 from benchmarks.machine import machine
 from benchmarks.options import Options, say
 from benchmarks.parts import delivery, settings_on
 from benchmarks.result import Result, spread
 from benchmarks.servers import migrated, servers
-from fanout.tasks import POSTS_AT_ONCE
+from fanout.tasks import CHUNKS_AT_ONCE
 from feed.settings import Settings
 from storage import keys
 from storage.connections import Postgres, RedisClient, open_redis
@@ -48,8 +54,9 @@ async def run(options: Options) -> Result:
         large, small = n + 1, n + 2
         followers = {large: range(1, n + 1), small: range(1, SMALL + 1)}
         await load_people(ours.postgres_url, n, followers)
-        await fill_feeds(redis, settings, n)
         with delivery(settings, ours.folder) as pids:
+            await relay_is_there(redis)
+            await fill_feeds(redis, settings, n)
             bench = Bench(postgres, redis, settings, small_author=small)
             say("warming up")
             await bench.seen(await bench.write(small), SMALL)
@@ -118,7 +125,7 @@ class Bench:
     async def script_alone(self, n: int) -> float:
         """Push one post into the same feeds with nothing else to do; return the seconds."""
         ms = self._now_ms()
-        at_once = asyncio.Semaphore(POSTS_AT_ONCE)
+        at_once = asyncio.Semaphore(CHUNKS_AT_ONCE)
 
         async def push(first: int) -> None:
             async with at_once:

@@ -10,10 +10,12 @@ from contextlib import asynccontextmanager
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.full_feeds import post_id
 from benchmarks.machine import machine
 from benchmarks.options import Options, say
 from benchmarks.result import Result, spread
 from benchmarks.servers import servers
+from cli.doctor import packed_entries
 from feed.candidates import Candidates
 from feed.ids import NODE_BITS, SEQUENCE_BITS
 from feed.order import Ids, newest_first
@@ -40,7 +42,7 @@ async def run(options: Options) -> Result:
     async with servers(options) as running:
         redis = open_redis(running.redis_url)
         say(f"filling {FEEDS} feeds of {settings.feed_cap} entries, twice")
-        async with _packed_up_to(redis, settings.feed_cap + 1):
+        async with _packed_up_to(redis, packed_entries(settings.feed_cap)):
             packed = await _bytes_per_entry(redis, settings, options.seed)
             snapshots = await _bytes_per_snapshot(redis, settings, options.seed)
             traces = await _bytes_per_trace(redis, settings, options.seed)
@@ -91,6 +93,9 @@ async def _bytes_per_entry(redis: RedisClient, settings: Settings, seed: int) ->
         await feeds.begin(key, "bench", ttl_s=60)
         # With a floor, as in a feed that was trimmed.
         await feeds.finish(key, "bench", ids, ms, NOW_MS - DAYS_MS - 1, ttl_s=settings.feed_ttl_s)
+        # What a feed goes through: full, it takes another post, and then many at once.
+        await feeds.push([key], post_id(NOW_MS + 1), NOW_MS + 1)
+        await feeds.merge(key, ids, ms, None)
     sizes = [await redis.memory_usage(keys.feed(viewer)) for viewer in range(1, FEEDS + 1)]
     return [size / settings.feed_cap for size in sizes]
 

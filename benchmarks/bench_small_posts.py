@@ -17,7 +17,13 @@ from statistics import median
 from time import perf_counter
 
 from benchmarks.cpu import cpu_s
-from benchmarks.full_feeds import check_full, chosen_followers, fill_feeds, load_people
+from benchmarks.full_feeds import (
+    check_full,
+    chosen_followers,
+    fill_feeds,
+    load_people,
+    relay_is_there,
+)
 from benchmarks.load import Client
 from benchmarks.machine import machine
 from benchmarks.options import Options, say
@@ -50,8 +56,9 @@ async def run(options: Options) -> Result:
         await postgres.open()
         say(f"filling {READERS:,} feeds of {settings.feed_cap} entries")
         await load_people(ours.postgres_url, READERS, followers)
-        await fill_feeds(redis, settings, READERS)
         with service(settings, ours.folder) as api, delivery(settings, ours.folder) as pids:
+            await relay_is_there(redis)
+            await fill_feeds(redis, settings, READERS)
             bench = Bench(api.port, postgres, redis, sorted(followers))
             say("warming up")
             await bench.delivered_per_s()

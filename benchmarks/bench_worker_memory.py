@@ -10,7 +10,13 @@ from itertools import pairwise
 from pathlib import Path
 from time import perf_counter
 
-from benchmarks.full_feeds import chosen_followers, fill_feeds, load_people
+from benchmarks.full_feeds import (
+    check_full,
+    chosen_followers,
+    fill_feeds,
+    load_people,
+    relay_is_there,
+)
 from benchmarks.machine import machine
 from benchmarks.options import Options, say
 from benchmarks.parts import delivery, settings_on
@@ -40,12 +46,14 @@ async def run(options: Options) -> Result:
             options.seed, readers=READERS, authors=AUTHORS, followers_per_author=FOLLOWERS
         )
         await load_people(ours.postgres_url, READERS, followers)
-        newest_ms = await fill_feeds(redis, settings, READERS)
-        await redis.aclose()
         with delivery(settings, ours.folder) as pids:
+            await relay_is_there(redis)
+            newest_ms = await fill_feeds(redis, settings, READERS)
             started = perf_counter()
             mb = await _deliver(postgres, pids["worker-fast"], n, newest_ms)
             spent_s = perf_counter() - started
+        await check_full(redis, settings, range(1, READERS + 1))
+        await redis.aclose()
         await postgres.close()
         first, last = mb[len(mb) // 10], mb[-1]
         return Result(

@@ -1,5 +1,6 @@
 """Readers whose feeds are full, and authors whom some of them follow: what is pushed into."""
 
+import asyncio
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -15,6 +16,7 @@ from storage.connections import RedisClient
 from storage.feeds import Feeds
 
 PIPELINE = 1_000
+WITHIN_S = 60.0
 
 Followers = Mapping[int, Sequence[int]]
 """The followers of each author, ascending."""
@@ -53,6 +55,13 @@ def _counts(followers: Followers) -> Iterator[tuple[int, int]]:
 
 def _edges(followers: Followers) -> Iterator[tuple[int, int]]:
     return ((each, author) for author, theirs in followers.items() for each in theirs)
+
+
+async def relay_is_there(redis: RedisClient) -> None:
+    """Wait for the relay's first look at the server: it drops the lists it finds there then."""
+    async with asyncio.timeout(WITHIN_S):
+        while not await redis.exists(keys.RUN_ID):  # noqa: ASYNC110  a process does it
+            await asyncio.sleep(0.1)
 
 
 async def fill_feeds(redis: RedisClient, settings: Settings, readers: int) -> int:

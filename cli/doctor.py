@@ -59,6 +59,14 @@ def judge_postgres(facts: PostgresFacts) -> list[Finding]:
     ]
 
 
+def packed_entries(feed_cap: int) -> int:
+    """Return up to how many entries a server must keep a sorted set packed.
+
+    A merge adds as many as a feed holds before it trims, and a set that was once unpacked stays so.
+    """
+    return 2 * feed_cap + 2
+
+
 def judge_redis(facts: RedisFacts, *, feed_cap: int) -> list[Finding]:
     """Judge the server of feeds and snapshots."""
     packed = facts.config.get("zset-max-listpack-entries")
@@ -68,9 +76,10 @@ def judge_redis(facts: RedisFacts, *, feed_cap: int) -> list[Finding]:
         _redis_version("redis", facts),
         _finding(
             "redis zset-max-listpack-entries",
-            _at_least(packed, feed_cap + 1),
+            _at_least(packed, packed_entries(feed_cap)),
             packed or "unknown",
-            f"set it to {feed_cap + 1} or more: a feed then takes 20 bytes an entry, not 84",
+            f"set it to {packed_entries(feed_cap)} or more: a feed then takes 20 bytes an entry, "
+            "not 84",
         ),
         _finding(
             "redis persistence",

@@ -48,6 +48,7 @@ NEEDED = {
 BEGIN_WITHIN = 0.3
 FINISH_WITHIN = 0.4
 POSTS_AT_ONCE = 16  # per process: more calls in flight only wait in the server's queue
+CHUNKS_AT_ONCE = 2  # enough to keep the server at work; small posts' calls wait behind these
 RECONCILES_AT_ONCE = 6  # and other rare work; each holds a connection of Postgres
 CONNECTIONS = RECONCILES_AT_ONCE + 14  # and some for the jobs themselves
 REQUESTS_END_S = 5.0  # a request that was under way has ended by then
@@ -77,6 +78,7 @@ class Fanout:
         self._switch = Switch(postgres, feeds, settings)
         self._ghosts = Ghosts(postgres, feeds)
         self._posts_at_once = asyncio.Semaphore(POSTS_AT_ONCE)
+        self._chunks_at_once = asyncio.Semaphore(CHUNKS_AT_ONCE)
         self._reconciles_at_once = asyncio.Semaphore(RECONCILES_AT_ONCE)
         self._begin_within_s = settings.lease_s * BEGIN_WITHIN
         self._finish_within_s = settings.lease_s * FINISH_WITHIN
@@ -90,13 +92,15 @@ class Fanout:
             owed = await deliveries.load(connection, ids)
         unfit = [(each, error) for each in owed if (error := _unfit(each))]
         fit = [each for each in owed if not _unfit(each)]
-        posts = [each for each in fit if each.type in POSTED]
+        posts = [each for each in fit if each.type in POSTED and not each.chunk]
+        chunks = [each for each in fit if each.type in POSTED and each.chunk]
         relations = [each for each in fit if each.type == "relation.changed"]
         deletes = [each for each in fit if each.type == "post.deleted"]
         apart = (*POSTED, "relation.changed", "post.deleted")
         rest = [each for each in fit if each.type not in apart]
         groups = await asyncio.gather(
             self._all(posts, self._deliver_posts),
+            self._all(chunks, self._deliver_chunks),
             self._all(relations, self._reconcile_all),
             self._all(deletes, self._sweep_all),
             self._all(rest, self._perform_all),
@@ -141,20 +145,27 @@ class Fanout:
 
     async def _deliver_posts(self, batch: Sequence[Delivery]) -> list[Result]:
         posts = await self._new_posts.load(batch)
-        whole = [each.payload["post_id"] for each in batch if each.chunk == 0]
-        named = [posts[id] for id in whole if id in posts]
-        pages = await self._new_posts.first_pages(named)
+        pages = await self._new_posts.first_pages(list(posts.values()))
 
         async def deliver(each: Delivery) -> Outcome:
             post = posts.get(each.payload["post_id"])
             if post is None:
                 return Done()  # deleted meanwhile; a restore is an event of its own
-            if each.chunk:
-                bounds = each.after_follower, each.until_follower
-                return await self._new_posts.deliver_chunk(post, *bounds)
             return await self._new_posts.deliver(post, pages.get(post.author_id, FollowerPage()))
 
         return await self._each(batch, deliver, self._posts_at_once)
+
+    async def _deliver_chunks(self, batch: Sequence[Delivery]) -> list[Result]:
+        posts = await self._new_posts.load(batch)
+
+        async def deliver(each: Delivery) -> Outcome:
+            post = posts.get(each.payload["post_id"])
+            if post is None:
+                return Done()
+            bounds = each.after_follower, each.until_follower
+            return await self._new_posts.deliver_chunk(post, *bounds)
+
+        return await self._each(batch, deliver, self._chunks_at_once)
 
     # ------------------------------------------------------------------ relations
 

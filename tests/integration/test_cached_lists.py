@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from redis.asyncio import Redis
 
+from feed.settings import Settings
 from storage import keys
+from storage.connections import RedisClient
 from storage.feeds import Feeds
 
 KEY = keys.feed(1)
@@ -149,3 +151,16 @@ async def test_no_list_is_kept_without_a_ttl(feeds: Feeds, redis: "Redis[bytes]"
         await feeds.push([KEY], post, post * 10)
         await feeds.merge(KEY, np.array([post]), np.array([post * 10]), None)
         assert await redis.ttl(KEY) > 0
+
+
+async def test_a_full_feed_stays_packed_whatever_it_goes_through(redis: RedisClient) -> None:
+    """As the embedded server is set: a set that is unpacked once takes four times the memory."""
+    cap = Settings().feed_cap
+    feeds = Feeds(redis, cap=cap)
+    ids = np.arange(1, cap + 1, dtype=np.int64)
+    await feeds.begin("feed:{1}", "t", ttl_s=60)
+    await feeds.finish("feed:{1}", "t", ids, ids, None, ttl_s=60)
+    await feeds.push(["feed:{1}"], 10_000, 10_000)
+    assert await redis.object("encoding", "feed:{1}") == b"listpack"
+    await feeds.merge("feed:{1}", ids + 20_000, ids + 20_000, None)
+    assert await redis.object("encoding", "feed:{1}") == b"listpack"
