@@ -79,8 +79,8 @@ FACTORS = (0, 1, 1, 4)
 ALWAYS = ("write", "deliver", "push_again")
 
 
-# Races that the protocol is made for, which chance alone comes upon too rarely. "!": most tasks
-# end before the next event.
+# Races that the protocol is made for, which chance alone comes upon too rarely. "!": tasks
+# that do not dawdle go on before the next event.
 MOTIFS = (
     "rebuild_feed! write! deliver! write",
     "write! deliver! unfollow! deliver! follow! deliver! unfollow! deliver! follow! deliver!",
@@ -391,9 +391,10 @@ class World:
         """Work on some of what is due, whoever else is at it: leases expire."""
         if event.steps % 4 == 0:
             await self._time_passes()
-        if due := await self._due(LANES[event.a % 4 == 0]):
-            first = event.a % len(due) if event.b < EVERYTHING else 0
-            n = 1 + event.b % 3 if event.b < EVERYTHING else len(due)
+        everything = event.b >= EVERYTHING
+        if due := await self._due(*LANES if everything else (LANES[event.a % 4 == 0],)):
+            first = 0 if everything else event.a % len(due)
+            n = len(due) if everything else 1 + event.b % 3
             self._work(self._service.deliver(due[first : first + n]), dawdle=event.a % 3 == 0)
 
     async def _kill_worker(self, event: Event) -> None:
