@@ -73,8 +73,7 @@ class Recovery:
             keep_s = self._settings.outbox_keep_s
             n_owed = await owe_again(connection, run.delivered_until, keep_s=keep_s)
         if n_owed is None:
-            await self._feeds.forget(keys.FEED_PATTERN)
-            await self._feeds.forget(keys.OUTBOX_PATTERN)
+            await self._feeds.forget_lists()
             log.warning("Redis restarted: cached lists are dropped, and rebuilt when read")
             return None
         pull_from, push_below = thresholds(self._settings)

@@ -7,7 +7,7 @@ lists only when those from before, which lack what was written meanwhile, are go
 import logging
 
 from feed.settings import Settings
-from storage import delivery_state, keys
+from storage import delivery_state
 from storage.connections import Postgres
 from storage.feeds import Feeds
 
@@ -33,7 +33,7 @@ class WholeProduct:
         async with self._postgres.transaction() as connection:
             if await delivery_state.stop_delivering(connection):
                 log.warning("everybody is pulled from now on")
-        await self._forget_lists()  # nobody reads them; they need not wait to expire
+        await self._feeds.forget_lists()  # nobody reads them; they need not wait to expire
         return 0.0
 
     async def _push(self) -> float:
@@ -48,12 +48,8 @@ class WholeProduct:
         # A request that opened a feed before may still be making a list of what it knew then.
         if stands.settled_s < self._settings.switch_grace_s:
             return self._settings.switch_grace_s - stands.settled_s
-        await self._forget_lists()
+        await self._feeds.forget_lists()
         async with self._postgres.transaction() as connection:
             if await delivery_state.rely_on_lists(connection, stands.changed_at):
                 log.warning("readers rely on cached lists from now on")
         return 0.0
-
-    async def _forget_lists(self) -> None:
-        await self._feeds.forget(keys.FEED_PATTERN)
-        await self._feeds.forget(keys.OUTBOX_PATTERN)

@@ -20,7 +20,7 @@ from feed.candidates import empty_ids
 from feed.errors import Unavailable
 from feed.order import Ids, newest_first
 from storage.connections import Guard, RedisClient, translated_errors
-from storage.keys import chain, of_user, snapshots_of
+from storage.keys import FEED_PATTERN, OUTBOX_PATTERN, chain, of_user, snapshots_of
 
 READY = b"floor"
 BUILDING = b"building:"
@@ -153,6 +153,11 @@ class Feeds:
                 return bool(await self._redis.ping())
         except Unavailable:
             return False
+
+    async def forget_lists(self) -> None:
+        """Drop every pushed feed and every author outbox, as `forget` does."""
+        await self.forget(FEED_PATTERN)
+        await self.forget(OUTBOX_PATTERN)
 
     async def forget(self, pattern: str) -> int:
         """Drop every list whose key matches; they come back when they are read. Return how many."""
