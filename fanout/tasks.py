@@ -24,6 +24,7 @@ from storage.deliveries import Chunk, Delivery, Failure, Later
 from storage.feeds import Feeds
 from storage.followers import FollowerPage
 from storage.ghosts import Ghosts
+from storage.posts import Deliverable
 from storage.pressure import pull_meanwhile
 from storage.purge import purge_again
 from storage.receipts import Receipt
@@ -147,25 +148,19 @@ class Fanout:
         posts = await self._new_posts.load(batch)
         pages = await self._new_posts.first_pages(list(posts.values()))
 
-        async def deliver(each: Delivery) -> Outcome:
-            post = posts.get(each.payload["post_id"])
-            if post is None:
-                return Done()  # deleted meanwhile; a restore is an event of its own
+        async def deliver(each: Delivery, post: Deliverable) -> Outcome:
             return await self._new_posts.deliver(post, pages.get(post.author_id, FollowerPage()))
 
-        return await self._each(batch, deliver, self._posts_at_once)
+        return await self._each(batch, _of(posts, deliver), self._posts_at_once)
 
     async def _deliver_chunks(self, batch: Sequence[Delivery]) -> list[Result]:
         posts = await self._new_posts.load(batch)
 
-        async def deliver(each: Delivery) -> Outcome:
-            post = posts.get(each.payload["post_id"])
-            if post is None:
-                return Done()
+        async def deliver(each: Delivery, post: Deliverable) -> Outcome:
             bounds = each.after_follower, each.until_follower
             return await self._new_posts.deliver_chunk(post, *bounds)
 
-        return await self._each(batch, deliver, self._chunks_at_once)
+        return await self._each(batch, _of(posts, deliver), self._chunks_at_once)
 
     # ------------------------------------------------------------------ relations
 
@@ -232,8 +227,7 @@ class Fanout:
 
     async def _start_over(self) -> Outcome:
         """Forget every list after an import, whose rows owe no events of their own."""
-        await self._feeds.forget(keys.FEED_PATTERN)
-        await self._feeds.forget(keys.OUTBOX_PATTERN)
+        await self._feeds.forget_lists()
         await self._feeds.forget(keys.SEEN_PATTERN)
         pull_from, push_below = thresholds(self._settings)
         async with self._postgres.transaction() as connection:
@@ -284,6 +278,22 @@ class Fanout:
             counts=counts,
             park=park,
         )
+
+
+def _of(
+    posts: Mapping[int, Deliverable],
+    deliver: Callable[[Delivery, Deliverable], Awaitable[Outcome]],
+) -> Callable[[Delivery], Awaitable[Outcome]]:
+    """Deliver what is of a post that is there; of one that was deleted meanwhile, nothing is left.
+
+    A restore is an event of its own.
+    """
+
+    async def perform(each: Delivery) -> Outcome:
+        post = posts.get(each.payload["post_id"])
+        return Done() if post is None else await deliver(each, post)
+
+    return perform
 
 
 def _unfit(delivery: Delivery) -> ValueError | None:
