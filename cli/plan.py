@@ -11,9 +11,10 @@ import psycopg
 
 from cli.entry import settings_with
 from fanout.costs import author_costs
-from fanout.plan import AuthorCost, decided_by, pull_is_cheap, pull_ms, push_ms, wants_pull
+from fanout.plan import decided_by, pull_is_cheap, pull_ms, push_ms, wants_pull
 from feed.settings import Settings
 from storage.connections import translated_errors
+from storage.costs import AuthorCost
 
 _COLUMNS = "{:>19} {:>10} {:>10} {:>9} {:>9} {:>10} {:>10}  {:9} {:7} {:>10}  {}"
 

@@ -6,11 +6,11 @@ itself is taken step by step in `fanout.switch`, as for the count of followers.
 
 import logging
 
-from fanout.plan import AuthorCost, pull_is_cheap, wants_pull
+from fanout.plan import pull_is_cheap, wants_pull
 from feed.settings import Settings
 from storage.author_delivery import look_at
 from storage.connections import Connection, Postgres
-from storage.costs import count_authors, measured_s_ago, note_costs
+from storage.costs import AuthorCost, count_authors, measured_s_ago, note_costs
 from storage.locks import try_lock
 
 log = logging.getLogger(__name__)
@@ -23,13 +23,12 @@ async def author_costs(
     connection: Connection, settings: Settings, *, least_followers: int
 ) -> list[AuthorCost]:
     """Measure the authors with so many followers or more, by id."""
-    counted = await count_authors(
+    return await count_authors(
         connection,
         days=settings.cost_window_days,
         least_followers=least_followers,
         inactive_after_s=settings.inactive_after_s,
     )
-    return [AuthorCost(**author._asdict()) for author in counted]
 
 
 class ByCost:

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 from feed.order import MAX_ID
 from feed.settings import Settings
+from storage.costs import AuthorCost
 
 FIRST_RETRY_S = 0.25
 LAST_RETRY_S = 60.0
@@ -143,22 +144,6 @@ def thresholds(settings: Settings) -> tuple[int, int]:
     if settings.switch_policy == "cost":
         return (settings.cost_pull_from_followers, settings.cost_push_below_followers)
     return (settings.pull_from_followers, settings.push_below_followers)
-
-
-@dataclass(frozen=True, kw_only=True)
-class AuthorCost:
-    """What one author makes of a day: posts to so many active followers, who open their feeds.
-
-    `opens_per_day` is of all active followers together; None: nothing is known of opens.
-    `pulled`: how the author stands; None: half-way between push and pull.
-    """
-
-    author_id: int
-    followers: int
-    active_followers: int
-    posts_per_day: float
-    opens_per_day: float | None
-    pulled: bool | None
 
 
 def push_ms(cost: AuthorCost, settings: Settings) -> float:

@@ -5,16 +5,17 @@ for and some days of the log: seconds on millions of rows, so not for a request.
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from storage.connections import Connection
 
 
-class Counted(NamedTuple):
-    """One author's followers, posts a day, and opens a day of all active followers together.
+@dataclass(frozen=True)
+class AuthorCost:
+    """What one author makes of a day: posts to so many active followers, who open their feeds.
 
-    `opens_per_day` is None where the log holds nothing. `pulled`: writers pull, or nobody does
-    but for lag; None: half-way.
+    `opens_per_day` is of all active followers together; None: the log holds nothing. `pulled`:
+    writers pull, or nobody does but for lag; None: half-way between push and pull.
     """
 
     author_id: int
@@ -66,11 +67,11 @@ ORDER BY asked.id
 
 async def count_authors(
     connection: Connection, *, days: int, least_followers: int, inactive_after_s: float
-) -> list[Counted]:
+) -> list[AuthorCost]:
     """Count what authors with so many followers or more made of the last days, by id."""
     values = {"days": days, "least": least_followers, "inactive_after_s": inactive_after_s}
     rows = await connection.execute(_COUNT, values)
-    return [Counted(*row) for row in await rows.fetchall()]
+    return [AuthorCost(*row) for row in await rows.fetchall()]
 
 
 _NOTE = """

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from cli.plan import advise
 from fanout.plan import (
-    AuthorCost,
     Step,
     decided_by,
     next_step,
@@ -18,6 +17,7 @@ from fanout.plan import (
     wants_pull,
 )
 from feed.settings import Settings
+from storage.costs import AuthorCost
 
 SETTINGS = Settings(
     switch_policy="cost",
