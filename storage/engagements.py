@@ -11,7 +11,6 @@ from typing import Any, Literal
 from uuid import UUID
 
 from storage.connections import Connection
-from storage.discovery import HALF_LIFE_S
 from storage.targets import Target, targets_of
 
 Outcome = Literal["accepted", "duplicate", "unknown_post"]
@@ -328,7 +327,7 @@ WITH batch AS (
 ), counted AS (
     INSERT INTO post_stats AS s (post_id, likes, comments, reposts, impressions, heat, heat_s)
     SELECT post_id, sum(likes), sum(comments), sum(reposts), sum(impressions),
-           sum(heat * 2::float8 ^ -least(100, (latest_s - at_s) / %(heat_half_life_s)s)), latest_s
+           sum(heat_at(heat, at_s, latest_s)), latest_s
       FROM heated GROUP BY post_id, latest_s
     HAVING count(*) FILTER (WHERE (likes, comments, reposts, impressions) <> (0, 0, 0, 0)) > 0
      ORDER BY post_id
@@ -336,10 +335,8 @@ WITH batch AS (
        SET likes = s.likes + excluded.likes, comments = s.comments + excluded.comments,
            reposts = s.reposts + excluded.reposts,
            impressions = s.impressions + excluded.impressions,
-           heat = s.heat * 2::float8 ^ -least(100, (greatest(s.heat_s, excluded.heat_s) - s.heat_s)
-                                                   / %(heat_half_life_s)s)
-                + excluded.heat * 2::float8 ^ -least(100, (greatest(s.heat_s, excluded.heat_s)
-                                                   - excluded.heat_s) / %(heat_half_life_s)s),
+           heat = heat_at(s.heat, s.heat_s, greatest(s.heat_s, excluded.heat_s))
+                + heat_at(excluded.heat, excluded.heat_s, greatest(s.heat_s, excluded.heat_s)),
            heat_s = greatest(s.heat_s, excluded.heat_s)
 ), latest AS (
     SELECT *, max(at) OVER (PARTITION BY viewer_id, author_id) AS latest_at
@@ -364,6 +361,6 @@ SELECT count(*) FROM batch
 
 async def fold(connection: Connection, half_life_s: float, *, limit: int = FOLD_BATCH) -> int:
     """Pay the oldest deltas into counters, heat and affinity, in one statement; return how many."""
-    values = {"half_life_s": half_life_s, "heat_half_life_s": HALF_LIFE_S, "limit": limit}
+    values = {"half_life_s": half_life_s, "limit": limit}
     row = await (await connection.execute(_FOLD, values)).fetchone()
     return int(row[0]) if row else 0

@@ -4,7 +4,6 @@ Steps insert into the temporary table `effects`, shaped like `engagement_deltas`
 """
 
 from storage.connections import Connection
-from storage.discovery import HALF_LIFE_S
 
 CREATE = """
 CREATE TEMP TABLE effects (
@@ -22,7 +21,7 @@ WITH heated AS (
      WHERE likes <> 0 OR comments <> 0 OR reposts <> 0 OR impressions <> 0)
 INSERT INTO post_stats AS s (post_id, likes, comments, reposts, impressions, heat, heat_s)
 SELECT post_id, sum(likes), sum(comments), sum(reposts), sum(impressions),
-       sum(heat * 2::float8 ^ -least(100, (latest_s - at_s) / %(heat_half_life_s)s)), latest_s
+       sum(heat_at(heat, at_s, latest_s)), latest_s
   FROM heated
  GROUP BY post_id, latest_s
  ORDER BY post_id
@@ -31,10 +30,8 @@ SELECT post_id, sum(likes), sum(comments), sum(reposts), sum(impressions),
        comments = s.comments + excluded.comments,
        reposts = s.reposts + excluded.reposts,
        impressions = s.impressions + excluded.impressions,
-       heat = s.heat * 2::float8 ^ -least(100, (greatest(s.heat_s, excluded.heat_s) - s.heat_s)
-                                               / %(heat_half_life_s)s)
-            + excluded.heat * 2::float8 ^ -least(100, (greatest(s.heat_s, excluded.heat_s)
-                                               - excluded.heat_s) / %(heat_half_life_s)s),
+       heat = heat_at(s.heat, s.heat_s, greatest(s.heat_s, excluded.heat_s))
+            + heat_at(excluded.heat, excluded.heat_s, greatest(s.heat_s, excluded.heat_s)),
        heat_s = greatest(s.heat_s, excluded.heat_s)
 """
 
@@ -67,6 +64,6 @@ SELECT viewer_id, author_id,
 
 async def apply(connection: Connection, *, half_life_s: int) -> None:
     """Add everything in `effects` to post_stats and affinity, and empty it."""
-    await connection.execute(_COUNT, {"heat_half_life_s": HALF_LIFE_S})
+    await connection.execute(_COUNT)
     await connection.execute(_STRENGTHEN, {"half_life_s": half_life_s})
     await connection.execute("TRUNCATE effects")
