@@ -161,10 +161,7 @@ class Candidates:
 
 def merged(found: list[Found]) -> Candidates:
     """Merge lists into one, newest first, each post once; the first list named keeps its source."""
-    ids = np.concatenate([empty_ids(), *(part.ids for part in found)])
-    ms = np.concatenate([empty_ids(), *(part.ms for part in found)])
-    codes = [np.full(len(part.ids), SOURCE_CODE[part.source], dtype=np.int8) for part in found]
-    source = np.concatenate([np.empty(0, dtype=np.int8), *codes])
+    ids, ms, source = _end_to_end(found)
     _, first = np.unique(ids, return_index=True)
     rows = first[newest_first(ms[first], ids[first])]
     return Candidates(ids[rows], ms[rows], {"source": source[rows]})
@@ -176,10 +173,7 @@ def with_discoveries(candidates: Candidates, found: list[Found], n: int) -> Cand
     Returns:
         All rows, newest first, each post once; the column out_of_network (rows,) tells them apart.
     """
-    ids = np.concatenate([empty_ids(), *(part.ids for part in found)])
-    ms = np.concatenate([empty_ids(), *(part.ms for part in found)])
-    codes = [np.full(len(part.ids), SOURCE_CODE[part.source], dtype=np.int8) for part in found]
-    source = np.concatenate([np.empty(0, dtype=np.int8), *codes])
+    ids, ms, source = _end_to_end(found)
     _, first = np.unique(ids, return_index=True)
     new = np.sort(first[~np.isin(ids[first], candidates.ids)])[:n]
     all_ids = np.concatenate([candidates.ids, ids[new]])
@@ -190,6 +184,14 @@ def with_discoveries(candidates: Candidates, found: list[Found], n: int) -> Cand
         "out_of_network": rows >= len(candidates),
     }
     return Candidates(all_ids[rows], all_ms[rows], columns)
+
+
+def _end_to_end(found: list[Found]) -> tuple[Ids, Ids, Column]:
+    """Put lists one after the other: ids, times and codes of sources, each (n,)."""
+    ids = np.concatenate([empty_ids(), *(part.ids for part in found)])
+    ms = np.concatenate([empty_ids(), *(part.ms for part in found)])
+    codes = [np.full(len(part.ids), SOURCE_CODE[part.source], dtype=np.int8) for part in found]
+    return ids, ms, np.concatenate([np.empty(0, dtype=np.int8), *codes])
 
 
 def oldest_of_newest(candidates: Candidates, n: int) -> Key:

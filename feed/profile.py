@@ -11,6 +11,7 @@ import tomllib
 import typing
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any
 
 from feed.errors import Misconfigured
@@ -111,7 +112,7 @@ class Profile:
         weights: Weights = getattr(self, self.light.formula)
         return weights
 
-    @property
+    @cached_property
     def version(self) -> str:
         """The name, and eight hex digits of what the profile says."""
         said = json.dumps(asdict(self), sort_keys=True)

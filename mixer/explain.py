@@ -17,6 +17,7 @@ from feed.order import Key
 from mixer.replay import Recipe, Replay, is_same, replayed
 from mixer.rules.weighing import factor_column
 from mixer.safety import VisiblePosts
+from rankers.light import MS_PER_HOUR
 from snapshots.snapshot import Head, Snapshot
 from snapshots.traces import SlateTrace
 from storage.page import PostRow
@@ -25,7 +26,6 @@ from storage.standing import Standing
 Status = Literal["in_slate", "not_in_slate", "not_available"]
 
 NOT_AVAILABLE = "Nothing can be said about this post."
-MS_PER_HOUR = 3_600_000
 
 FEATURES = {
     "likes": ("likes", "likes"),
