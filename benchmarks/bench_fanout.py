@@ -20,6 +20,7 @@ from benchmarks.full_feeds import (
     fill_feeds,
     load_people,
     post_id,
+    write_posts,
 )
 from benchmarks.machine import machine
 from benchmarks.options import Options, say
@@ -174,7 +175,8 @@ async def _round(
 
 
 async def _timed(way: Way, posts: list[Post], postgres: Postgres, redis: RedisClient) -> float:
-    owed = await _write_posts(postgres, posts)
+    columns = ([getattr(post, name) for post in posts] for name in ("id", "author", "ms"))
+    owed = await write_posts(postgres, *columns)
     server_s, client_s = await server_cpu_s(redis), time.process_time()
     started = time.perf_counter()
     await way.deliver(posts, owed)
@@ -193,31 +195,6 @@ def _posts(followers: dict[int, list[int]], ms: int) -> list[Post]:
         Post(post_id(ms + n), author, ms + n, theirs)
         for n, (author, theirs) in enumerate(followers.items())
     ]
-
-
-_WRITE = """
-WITH written AS (
-    INSERT INTO posts (id, author_id, body, format, created_at, received_at, effective_ms, delivery)
-    SELECT id, author_id, 'A post.', 'text', now(), now(), ms, 'push'
-      FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[]) AS post (id, author_id, ms)
-    RETURNING id, author_id, effective_ms),
-event AS (
-    INSERT INTO outbox_events (aggregatetype, aggregateid, type, payload)
-    SELECT 'post', id, 'post.created',
-           jsonb_build_object('post_id', id, 'author_id', author_id, 'ms', effective_ms,
-                              'delivery', 'push')
-      FROM written
-    RETURNING id)
-INSERT INTO deliveries (event_id) SELECT id FROM event RETURNING id
-"""
-
-
-async def _write_posts(postgres: Postgres, posts: list[Post]) -> list[int]:
-    """Write posts with their events, as the api does, and return the deliveries owed."""
-    columns = [[getattr(post, name) for post in posts] for name in ("id", "author", "ms")]
-    async with postgres.transaction() as connection:
-        rows = await connection.execute(_WRITE, columns)
-        return [id for (id,) in await rows.fetchall()]
 
 
 async def _failures(postgres: Postgres) -> str:

@@ -16,6 +16,7 @@ from benchmarks.full_feeds import (
     fill_feeds,
     load_people,
     relay_is_there,
+    write_posts,
 )
 from benchmarks.machine import machine
 from benchmarks.options import Options, say
@@ -33,6 +34,7 @@ STEPS = 100  # looks at the memory
 OWED_AT_ONCE = 20_000
 LOOK_EVERY_S = 0.1
 STUCK_S = 60.0
+FIRST_ID = 1 << 40
 
 
 async def run(options: Options) -> Result:
@@ -88,38 +90,15 @@ async def _deliver(postgres: Postgres, worker: int, n: int, newest_ms: int) -> l
     return mb
 
 
-# The posts are older than nothing in the feeds and newer than all: each takes part in trimming.
-_OWE = """
-WITH post AS (
-    INSERT INTO posts
-        (id, author_id, body, format, created_at, received_at, effective_ms, delivery)
-    SELECT %(first_id)s::bigint + n, %(readers)s + 1 + n %% %(authors)s, 'A post.', 'text',
-           now(), now(), %(ms)s + n, 'push'
-      FROM generate_series(%(after)s + 1, %(until)s) AS n
-    RETURNING id, author_id, effective_ms),
-event AS (
-    INSERT INTO outbox_events (aggregatetype, aggregateid, type, payload)
-    SELECT 'post', id, 'post.created',
-           jsonb_build_object('post_id', id, 'author_id', author_id, 'ms', effective_ms,
-                              'delivery', 'push')
-      FROM post
-    RETURNING id)
-INSERT INTO deliveries (event_id) SELECT id FROM event
-"""
-
-
 async def _owe(postgres: Postgres, after: int, until: int, newest_ms: int) -> int:
-    """Write posts number (after, until] with their events; return `until`."""
-    values = {
-        "first_id": 1 << 40,
-        "readers": READERS,
-        "authors": AUTHORS,
-        "ms": newest_ms,
-        "after": after,
-        "until": until,
-    }
-    async with postgres.transaction() as connection:
-        await connection.execute(_OWE, values)
+    """Write posts number (after, until] with their events; return `until`.
+
+    Each is newer than all that feeds hold, so that every push trims.
+    """
+    numbers = range(after + 1, until + 1)
+    authors = [READERS + 1 + n % AUTHORS for n in numbers]
+    ids, ms = [FIRST_ID + n for n in numbers], [newest_ms + n for n in numbers]
+    await write_posts(postgres, ids, authors, ms)
     return until
 
 

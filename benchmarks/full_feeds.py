@@ -12,7 +12,7 @@ from feed.errors import ForYouError
 from feed.ids import NODE_BITS, SEQUENCE_BITS
 from feed.settings import Settings
 from storage import keys
-from storage.connections import RedisClient
+from storage.connections import Postgres, RedisClient
 from storage.feeds import Feeds
 
 PIPELINE = 1_000
@@ -55,6 +55,32 @@ def _counts(followers: Followers) -> Iterator[tuple[int, int]]:
 
 def _edges(followers: Followers) -> Iterator[tuple[int, int]]:
     return ((each, author) for author, theirs in followers.items() for each in theirs)
+
+
+_WRITE = """
+WITH written AS (
+    INSERT INTO posts (id, author_id, body, format, created_at, received_at, effective_ms, delivery)
+    SELECT id, author_id, 'A post.', 'text', now(), now(), ms, 'push'
+      FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[]) AS post (id, author_id, ms)
+    RETURNING id, author_id, effective_ms),
+event AS (
+    INSERT INTO outbox_events (aggregatetype, aggregateid, type, payload)
+    SELECT 'post', id, 'post.created',
+           jsonb_build_object('post_id', id, 'author_id', author_id, 'ms', effective_ms,
+                              'delivery', 'push')
+      FROM written
+    RETURNING id)
+INSERT INTO deliveries (event_id) SELECT id FROM event RETURNING id
+"""
+
+
+async def write_posts(
+    postgres: Postgres, ids: Sequence[int], authors: Sequence[int], ms: Sequence[int]
+) -> list[int]:
+    """Write posts (n,) with their events, as the api does, and return the deliveries owed."""
+    async with postgres.transaction() as connection:
+        rows = await connection.execute(_WRITE, [list(ids), list(authors), list(ms)])
+        return [id for (id,) in await rows.fetchall()]
 
 
 async def relay_is_there(redis: RedisClient) -> None:
