@@ -89,6 +89,16 @@ async def owe_switch(world: World) -> None:
         await append(connection, "follower_count", LARGE, "author.crossed", payload)
 
 
+async def dumped(world: World, cache: RedisClient) -> Recovery:
+    """Note that everything so far is in the lists, and save them; what comes after may be lost."""
+    watch = recovery(world, cache)
+    await watch.check()
+    await grow_old(world)
+    await watch.mark()
+    await cache.save()
+    return watch
+
+
 async def grow_old(world: World) -> None:
     """Let everything that happened so far be older than any transaction in flight."""
     await world.rows(
@@ -133,11 +143,7 @@ async def test_an_old_dump_is_brought_up_to_date_and_nothing_is_dropped(
     world: World, server: Server, cache: RedisClient
 ) -> None:
     """Posts, follows, unfollows, blocks and deletes since the dump, all delivered before."""
-    watch = recovery(world, cache)
-    await watch.check()
-    await grow_old(world)
-    await watch.mark()
-    await cache.save()
+    watch = await dumped(world, cache)
     await change_everything(world)
     await restart(server, cache)
     assert await watch.check()
@@ -177,11 +183,7 @@ async def test_a_job_under_way_does_not_settle_what_is_owed_again(
     world: World, server: Server, cache: RedisClient
 ) -> None:
     """It may have pushed into the lists that were lost."""
-    watch = recovery(world, cache)
-    await watch.check()
-    await grow_old(world)
-    await watch.mark()
-    await cache.save()
+    watch = await dumped(world, cache)
     await world.post(14)
     under_way = await world.owed()
     await restart(server, cache)
@@ -195,11 +197,7 @@ async def test_a_plan_that_was_half_done_is_made_anew(
     world: World, server: Server, cache: RedisClient
 ) -> None:
     """The chunks of two plans may leave out who is between them; parked ones go with the rest."""
-    watch = recovery(world, cache)
-    await watch.check()
-    await grow_old(world)
-    await watch.mark()
-    await cache.save()
+    watch = await dumped(world, cache)
     await world.post(14)
     await world.fanout.deliver(await world.owed())
     await world.rows("UPDATE deliveries SET state = 'parked' WHERE chunk = 2 RETURNING 1")
