@@ -1,6 +1,5 @@
 """What everybody engages with just now, for viewers who do not follow its authors."""
 
-import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
@@ -22,7 +21,8 @@ class PopularPosts(Protocol):
 class Popular:
     """The posts with the highest engagement velocity, the same list for everybody.
 
-    It is read once every few seconds for all requests of this process, by one of them.
+    It is read once every few seconds for all requests of this process, by one of them; nobody
+    waits for that one.
     """
 
     name = "popular"
@@ -35,8 +35,7 @@ class Popular:
         self._n = n
         self._every_s = every_s
         self._clock = clock
-        self._alone = asyncio.Lock()
-        self._read_at: float | None = None
+        self._due_s = clock()
         self._held: Discovered | None = None
 
     async def find(self, query: Query) -> Found:
@@ -50,9 +49,10 @@ class Popular:
         return Gaps()
 
     async def _fresh(self) -> Discovered:
-        async with self._alone:
-            now_s = self._clock()
-            if self._held is None or self._read_at is None or now_s - self._read_at > self._every_s:
-                self._held = await self._posts.popular(self._n)
-                self._read_at = now_s
-            return self._held
+        held, now_s = self._held, self._clock()
+        if held is not None and now_s < self._due_s:
+            return held
+        # Whoever comes meanwhile takes what is held: a list some seconds older is as good.
+        self._due_s = now_s + self._every_s
+        self._held = await self._posts.popular(self._n)
+        return self._held
