@@ -1,7 +1,8 @@
 """P1, P3 and P5 on the real stores, against the oracle, over many invented histories.
 
 TEST_HISTORIES says how many, TEST_FIRST_SEED where they begin: a longer run finds rarer faults.
-They are shared out to two processes a core, since each mostly waits for its servers. A failing history is made shorter, and printed.
+They are shared out to two processes a core, since each mostly waits for its servers. A failing
+history is made shorter, and printed.
 """
 
 import os
