@@ -32,6 +32,7 @@ STEPS_UNTIL_LOOK = 20  # at rest, until the relay looks for what is owed
 FEW, MANY = 5, 1_000_000  # followers: below and above every threshold
 LANES: tuple[Lane, ...] = ("fast", "slow")
 WHOLE = 100  # a page that holds a whole feed
+LOCKED_AFTER_S = 0.1  # what has not ended by then waits for a lock that another task holds
 
 # How often each kind of event happens. Losses heal what went wrong before, so they are rare.
 WEIGHTS = {
@@ -255,11 +256,22 @@ class World:
     async def _check_page(self, person: int, reading: Awaitable[Page]) -> Page:
         """Assert P3: nothing is served that the viewer may not see now, whatever caches hold."""
         before = await self._oracle(person)
-        page = await self._service.undisturbed(reading)
+        page = await self._undisturbed(reading)
         # Both, since a task that waited for a lock may go on while the page is read.
         allowed = {entry.id for entry in before + await self._oracle(person)}
         served = {item.post.id for item in page.items}
         assert served <= allowed, f"{person} is served {served - allowed}"
+        return page
+
+    async def _undisturbed(self, reading: Awaitable[Page]) -> Page:
+        """Answer a request and do at once what it leaves to do, before anything else goes on."""
+        before = asyncio.all_tasks()
+        page = await reading
+        left = asyncio.all_tasks() - before
+        while left:
+            _, left = await asyncio.wait(left, timeout=LOCKED_AFTER_S)
+            if left:
+                await self._steps.step(idle=False)
         return page
 
     async def _read_delivered(self, person: int) -> None:

@@ -1,7 +1,6 @@
 """The service as the properties hold it: stores that step, tiny caps, workers without a queue."""
 
-import asyncio
-from collections.abc import Awaitable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
 from itertools import count
@@ -116,14 +115,6 @@ class Service:
             page = await self.next(page.next, limit)
             got += [item.post.id for item in page.items]
         raise AssertionError("a scroll without an end")
-
-    async def undisturbed(self, reading: Awaitable[Page]) -> Page:
-        """Answer a request and do at once what it leaves to do, before anything else goes on."""
-        before = asyncio.all_tasks()
-        page = await reading
-        if left := asyncio.all_tasks() - before:
-            await asyncio.wait(left)
-        return page
 
     async def deliver(self, ids: Sequence[int]) -> None:
         """Perform deliveries as a worker does."""
