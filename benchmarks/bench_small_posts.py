@@ -175,7 +175,8 @@ class Bench:
         async with asyncio.TaskGroup() as tasks:
             for place in range(PACE_PER_S * PACED_S):
                 await asyncio.sleep(started + place / PACE_PER_S - perf_counter())
-                client = idle.pop() if idle else await Client.connect(self._port)
+                # In turn: the server closes what rests for five seconds.
+                client = idle.pop(0) if idle else await Client.connect(self._port)
                 tasks.create_task(write(place, client))
         for client in idle:
             await client.close()
