@@ -22,6 +22,7 @@ from feed.order import Ids, newest_first
 from storage.connections import Guard, RedisClient, translated_errors
 from storage.keys import FEED_PATTERN, OUTBOX_PATTERN, chain, of_user, snapshots_of
 
+SLACK = 16  # a list may outgrow its cap by a sixteenth of it
 READY = b"floor"
 BUILDING = b"building:"
 
@@ -42,8 +43,9 @@ class Feeds:
     """Reads and changes cached lists by key (`storage.keys.feed`, `storage.keys.outbox`)."""
 
     def __init__(self, redis: RedisClient, *, cap: int, guard: Guard = translated_errors) -> None:
-        """Use `redis` for lists of at most `cap` entries."""
+        """Use `redis` for lists that are trimmed to `cap` entries once they are longer than `most`."""
         self.cap = cap
+        self.most = cap + -(-cap // SLACK)
         self._redis = redis
         self._guard = guard
         self._push = _script(redis, "push")
@@ -74,7 +76,7 @@ class Feeds:
         if not keys:
             return 0
         with self._guard():
-            return int(await self._push(keys=keys, args=[post_id, ms, self.cap]))
+            return int(await self._push(keys=keys, args=[post_id, ms, self.cap, self.most]))
 
     async def begin(self, key: str, token: str, *, ttl_s: int) -> bool:
         """Mark a missing list as being built under `token`; False when it is there already."""

@@ -1,8 +1,11 @@
--- Pushes one post into many lists. KEYS: the lists. ARGV: id, ms, cap.
+-- Pushes one post into many lists. KEYS: the lists. ARGV: id, ms, cap, most.
 -- A list is a sorted set id -> ms with one sentinel, the lowest member, whose score is the floor:
 -- the list is complete strictly above it. No list, no push: a missing list is rebuilt when read.
+-- A list that is longer than `most` is trimmed to `cap`: a trim costs two thirds of a push, and so
+-- many pushes share one.
 -- Returns how many lists took the post.
 local id, ms, cap = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local most = tonumber(ARGV[4])
 local pushed = 0
 for _, key in ipairs(KEYS) do
     local lowest = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
@@ -10,7 +13,7 @@ for _, key in ipairs(KEYS) do
         redis.call('ZADD', key, ARGV[2], id)
         pushed = pushed + 1
         local card = redis.call('ZCARD', key)
-        if card > cap + 1 then
+        if card > most + 1 then
             -- The floor rises to the newest entry beyond the cap; everything at or below it goes,
             -- ties included, so that one millisecond is never split. Where nothing is left the list
             -- is gone, and its TTL with it: no sentinel then, the next read rebuilds it.
