@@ -43,7 +43,7 @@ class Feeds:
     """Reads and changes cached lists by key (`storage.keys.feed`, `storage.keys.outbox`)."""
 
     def __init__(self, redis: RedisClient, *, cap: int, guard: Guard = translated_errors) -> None:
-        """Use `redis` for lists that are trimmed to `cap` entries once they are longer than `most`."""
+        """Use `redis`; lists are trimmed to `cap` entries once they are longer than `most`."""
         self.cap = cap
         self.most = cap + -(-cap // SLACK)
         self._redis = redis
