@@ -185,7 +185,7 @@ class Bench:
 
 _OWED_TO_MANY = """
 SELECT 1 FROM deliveries d JOIN outbox_events e ON e.id = d.event_id
-WHERE (e.payload ->> 'author_id')::bigint <> %s LIMIT 1
+WHERE e.type = 'post.created' AND (e.payload ->> 'author_id')::bigint <> %s LIMIT 1
 """
 
 

@@ -35,6 +35,7 @@ class Relay:
         self._settings = settings
         slow = self.lane == "slow"
         self._batch = settings.relay_batch_slow if slow else settings.relay_batch
+        self._bound = settings.queue_bound_slow if slow else settings.queue_bound
 
     async def step(self) -> float:
         """Lease one batch and enqueue it; return the seconds to wait before the next step.
@@ -42,7 +43,7 @@ class Relay:
         A full queue, or one that cannot be reached, leases nothing: the backlog stays in
         Postgres. The lease commits only when the job is on the queue.
         """
-        if await self._queue.n_jobs() >= self._settings.queue_bound:
+        if await self._queue.n_jobs() >= self._bound:
             return FULL_QUEUE_PAUSE_S
         limit = self._batch
         async with self._postgres.transaction() as connection:

@@ -28,6 +28,7 @@ from storage.feeds import Feeds
 log = logging.getLogger(__name__)
 
 POLL_S = 0.05
+SLOW_JOBS_AT_ONCE = 2  # the second is read while the first is pushed
 TIMEOUT_OF_LEASE = 0.8  # a job that is cut off has not outlived its lease
 CANCEL_AGAIN_S = 0.5
 LAST_JOBS_S = 3.0  # what runs at the end may finish within
@@ -83,7 +84,7 @@ def arq_worker(
         queue_name=keys.queue(lane),
         burst=burst,
         handle_signals=False,
-        max_jobs=settings.worker_jobs_at_once,
+        max_jobs=SLOW_JOBS_AT_ONCE if lane == "slow" else settings.worker_jobs_at_once,
         job_timeout=settings.lease_s * TIMEOUT_OF_LEASE,
         keep_result=0,
         poll_delay=POLL_S,

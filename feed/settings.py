@@ -81,14 +81,19 @@ class Settings:
     relay_poll_s: float = _setting(0.05, "Pause of the relay when nothing is due")
     relay_batch: int = _setting(200, "Deliveries carried by one job")
     relay_batch_slow: int = _setting(
-        16, "The same in the slow lane: few, so that workers share one large post"
+        8, "The same in the slow lane: few, so that workers share one large post"
     )
     lease_s: float = _setting(10.0, "A delivery not finished by then is sent again")
-    queue_bound: int = _setting(1_000, "Jobs in the queue of a lane at which the relay waits")
+    queue_bound: int = _setting(1_000, "Jobs in the fast queue at which the relay waits")
+    queue_bound_slow: int = _setting(
+        8, "The same in the slow lane: what waits for longer than its lease is sent again"
+    )
     failures_until_parked: int = _setting(
         8, "Failures after which a delivery is parked with its error"
     )
-    worker_jobs_at_once: int = _setting(8, "Jobs that one worker process runs at the same time")
+    worker_jobs_at_once: int = _setting(
+        8, "Jobs that one worker process of the fast lane runs at the same time"
+    )
 
     page_limit: int = _setting(20, "Items on a page when the client does not say")
     page_limit_max: int = _setting(50, "Items on a page at most")

@@ -23,6 +23,7 @@ from storage.connections import Guard, RedisClient, translated_errors
 from storage.keys import FEED_PATTERN, OUTBOX_PATTERN, chain, of_user, snapshots_of
 
 SLACK = 16  # a list may outgrow its cap by a sixteenth of it
+PUSHED_AT_ONCE = 200  # lists: the server answers nobody else meanwhile, for some milliseconds
 READY = b"floor"
 BUILDING = b"building:"
 
@@ -72,11 +73,13 @@ class Feeds:
                 await self._touch(keys=keys, args=[ttl_s, READY])
 
     async def push(self, keys: Sequence[str], post_id: int, ms: int) -> int:
-        """Push one post into every list that exists, in one call; return how many took it."""
-        if not keys:
-            return 0
-        with self._guard():
-            return int(await self._push(keys=keys, args=[post_id, ms, self.cap, self.most]))
+        """Push one post into every list that exists; return how many took it."""
+        taken = 0
+        for first in range(0, len(keys), PUSHED_AT_ONCE):
+            some = keys[first : first + PUSHED_AT_ONCE]
+            with self._guard():
+                taken += int(await self._push(keys=some, args=[post_id, ms, self.cap, self.most]))
+        return taken
 
     async def begin(self, key: str, token: str, *, ttl_s: int) -> bool:
         """Mark a missing list as being built under `token`; False when it is there already."""

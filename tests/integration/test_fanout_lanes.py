@@ -68,7 +68,7 @@ async def test_a_small_post_arrives_while_every_chunk_of_a_large_one_waits(
 
 
 async def test_a_full_slow_queue_stops_the_slow_lane_only(world: World, client: ArqRedis) -> None:
-    settings = replace(world.settings, queue_bound=1, relay_batch_slow=2)
+    settings = replace(world.settings, queue_bound_slow=1, relay_batch_slow=2)
     await world.post(7)
     await run_lane(world, client, "fast")
     slow = Relay(world.postgres, Queue(client, "slow"), settings)
