@@ -110,17 +110,17 @@ class Bench:
         """Write a post to everybody; return the seconds until no delivery of it is owed."""
         started = perf_counter()
         await self.write(author)
-        beside = asyncio.create_task(self._small_posts())
-        try:
+        over = asyncio.Event()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._small_posts(over))
             async with asyncio.timeout(WITHIN_S):
                 # Nothing is owed when the last feed has it, but for small posts of a moment ago.
                 while await self._owed_to_many():  # noqa: ASYNC110  processes do it
                     await asyncio.sleep(LOOK_EVERY_S)
-            return perf_counter() - started
-        finally:
-            beside.cancel()
-            await asyncio.gather(beside, return_exceptions=True)
-            await _until(self._drained)
+            spent_s = perf_counter() - started
+            over.set()
+        await _until(self._drained)
+        return spent_s
 
     async def script_alone(self, n: int) -> float:
         """Push one post into the same feeds with nothing else to do; return the seconds."""
@@ -163,8 +163,8 @@ class Bench:
         await _until(there)
         return perf_counter() - started
 
-    async def _small_posts(self) -> None:
-        while True:
+    async def _small_posts(self, over: asyncio.Event) -> None:
+        while not over.is_set():
             id = await self.write(self._small_author)
             self.small_lags_s.append(await self.seen(id, SMALL))
             await asyncio.sleep(SMALL_EVERY_S)
