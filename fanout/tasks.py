@@ -21,6 +21,7 @@ from storage import deliveries, keys, receipts
 from storage.author_delivery import owe_switches
 from storage.connections import Postgres
 from storage.deliveries import Chunk, Delivery, Failure, Later
+from storage.delivery_state import owes
 from storage.feeds import Feeds
 from storage.followers import FollowerPage
 from storage.ghosts import Ghosts
@@ -245,6 +246,10 @@ class Fanout:
         not_begun = [d.id for d, r in pairs if isinstance(r, PutBack)]
         later = [Later(d.id, r.after_s, r.after_follower) for d, r in pairs if isinstance(r, Again)]
         async with self._postgres.transaction() as connection:
+            # Asked first, as writers do: whoever lets everybody pull waits until this has ended,
+            # and forgets what it owes, or has done so, and nothing more is owed.
+            if not await owes(connection):
+                late, chunks = [], []
             pulled = await pull_meanwhile(connection, late)
             await deliveries.split(connection, chunks)
             await deliveries.finish(connection, done)

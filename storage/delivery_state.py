@@ -51,7 +51,7 @@ _STOP = """
 UPDATE delivery_state SET state = 'pull', changed_at = clock_timestamp()
 WHERE state <> 'pull' RETURNING changed_at
 """
-# What a worker is settling it settles: waiting for it could be a deadlock.
+# What a relay is leasing a worker performs: waiting for it could be a deadlock.
 _DISCHARGE = """
 DELETE FROM deliveries WHERE id IN (
     SELECT id FROM deliveries WHERE state = 'pending' FOR UPDATE SKIP LOCKED

@@ -237,3 +237,21 @@ async def check_newest(world: World, redis: RedisClient) -> None:
         page = await reader(world, redis).read(viewer)
         assert [item.post.id for item in page.items] == wanted[viewer]
     assert await redis.exists(keys.feed(1)) == (await state(world) == "hybrid")
+
+
+async def test_a_worker_that_settles_after_the_switch_leaves_nothing_owed(
+    world: World, redis: RedisClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when it has split a large post meanwhile: nobody would work on its chunks."""
+    worker = world.fanout
+    settle = worker._settle
+
+    async def settle_late(pairs: Any) -> None:
+        await move(world, redis, "pull")
+        await settle(pairs)
+
+    monkeypatch.setattr(worker, "_settle", settle_late)
+    await world.post(1)
+    await worker.deliver(await world.owed())
+    assert await state(world) == "pull"
+    assert await world.owed() == []
