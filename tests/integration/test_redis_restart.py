@@ -1,21 +1,20 @@
 """Redis restarts from an old dump: what its lists lost is delivered again, no list is dropped."""
 
-import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
-from cli.embedded import await_answer, valkey_answers, valkey_program
-from cli.processes import start
 from fanout.recovery import Recovery
 from feed.settings import Settings
 from storage import graph, keys, posts
 from storage.connections import Postgres, RedisClient, open_redis
 from storage.outbox_events import append
 from storage.restarts import Restarts
+from tests.integration import servers
 from tests.integration.fanout_world import AUTHOR, NOW, OTHER, World
 from tests.integration.reading import Reader
+from tests.integration.servers import Server
 
 pytestmark = pytest.mark.anyio
 
@@ -23,30 +22,9 @@ VIEWERS = (1, 2, 3)
 LARGE = 300  # an author who is pulled at first, and pushed again after the dump
 
 
-class Server:
-    """A Valkey that can be killed, and comes back with what it last saved."""
-
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir()
-        self._program, self.url = valkey_program(folder)
-        self._log = folder / "valkey.log"
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        """Start it, and wait until it answers."""
-        self._process = start(self._program, self._log)
-        await_answer(lambda: valkey_answers(self.url), self._process, self._log)
-
-    def kill(self) -> None:
-        """End it as a crash does."""
-        assert self._process is not None
-        self._process.kill()
-        self._process.wait()
-
-
 @pytest.fixture
 def server(servers_folder: Path, tmp_path: Path) -> Iterator[Server]:
-    server = Server(tmp_path / "own")
+    server = servers.valkey(tmp_path / "own")
     server.start()
     yield server
     server.kill()
