@@ -27,6 +27,7 @@ from api import (
 from api.auth import identify_with
 from api.delivery import keep_wanting, want_delivery
 from api.deps import Services
+from api.feed_metrics import FeedMetrics
 from api.ids import LeasedIds
 from api.lag import Lag
 from api.middleware import BodyBound, RequestLine, RequestMetrics
@@ -68,7 +69,7 @@ def create_app(settings: Settings) -> FastAPI:
     registry = CollectorRegistry()
     app = FastAPI(
         title="For You",
-        lifespan=_lifespan(settings),
+        lifespan=_lifespan(settings, FeedMetrics(registry)),
         docs_url=None,  # web/docs.html instead, which needs nothing from elsewhere
         redoc_url=None,
         redirect_slashes=False,  # a redirect would name a Host that the client made up
@@ -84,7 +85,9 @@ def create_app(settings: Settings) -> FastAPI:
     return app
 
 
-def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+def _lifespan(
+    settings: Settings, feed_metrics: FeedMetrics
+) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     identify = identify_with(settings)
     cursors = CursorSigner(cursor_keys(settings))
 
@@ -110,6 +113,7 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
             explain=Explain(traces, PageReader(postgres), PostgresStandings(postgres), ranking),
             impressions=Impressions(effects, postgres, seen),
             lag=lag,
+            feed_metrics=feed_metrics,
         )
         with suppress(Unavailable):  # without Postgres the api starts all the same, and says so
             await ids.lease_or_renew()

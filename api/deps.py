@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 
 from api.auth import Caller, Identify
+from api.feed_metrics import FeedMetrics
 from api.ids import LeasedIds
 from api.lag import Lag
 from feed.errors import Invalid
@@ -35,6 +36,7 @@ class Services:
     explain: Explain
     impressions: Impressions
     lag: Lag
+    feed_metrics: FeedMetrics
 
 
 async def services_of(request: Request) -> Services:

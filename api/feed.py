@@ -1,5 +1,6 @@
 """Opens a feed, gives its pages, and counts what is new: the only routes that read feeds."""
 
+import asyncio
 from typing import Annotated, Any
 from uuid import uuid4
 
@@ -11,11 +12,13 @@ from api.explain import snapshot_document
 from api.parameters import PageLimit, epoch_ms, time_of, time_text
 from api.reasons import reason
 from api.schemas import post_document
-from feed.mode import decide_mode
-from feed.query import Mode
+from feed.mode import CONTROL, decide_mode
+from feed.query import Mode, ModeReason
 from feed.settings import Settings
+from feed.telemetry import Trace
 from mixer.home_feed import Opening
 from mixer.page import Item, Page
+from mixer.pipeline import skipped
 from storage.modes import load_mode_inputs
 
 router = APIRouter(tags=["feed"])
@@ -37,12 +40,17 @@ async def feed(
     settings = services.settings
     size = min(limit or settings.page_limit, settings.page_limit_max)
     now_ms = epoch_ms(now)
+    trace = Trace()
     if cursor is None:
-        reading = _opened(services, caller.user_id, mode, size, now_ms)
+        reading = _opened(services, caller.user_id, mode, size, now_ms, trace)
     else:
         place = services.cursors.read(cursor, viewer_id=caller.user_id, requested=mode or "")
-        reading = services.home_feed.next(place, size, now_ms)
-    page = await within(settings.budget_ms / 1000, reading)
+        reading = services.home_feed.next(place, size, now_ms, trace)
+    try:
+        page = await within(settings.budget_ms / 1000, reading)
+    finally:
+        services.feed_metrics.count(trace)
+        log_fields(request).update(_stages(trace))
     log_fields(request).update(_line(page))
     return {
         **_document(services, page),
@@ -67,11 +75,14 @@ async def updates(caller: Asking, services: Wired, cursor: CursorText) -> dict[s
 
 
 async def _opened(
-    services: Services, viewer_id: int, requested: Mode | None, limit: int, now_ms: int
+    services: Services,
+    viewer_id: int,
+    requested: Mode | None,
+    limit: int,
+    now_ms: int,
+    trace: Trace,
 ) -> Page:
-    async with services.postgres.connection() as connection:
-        rules, choices = await load_mode_inputs(connection, viewer_id)
-    mode, reason = decide_mode(rules, choices, user_id=viewer_id, requested=requested)
+    mode, reason = await _decided(services, viewer_id, requested, trace)
     opening = Opening(
         viewer_id=viewer_id,
         requested=requested or "",
@@ -81,7 +92,27 @@ async def _opened(
         limit=limit,
         now_ms=now_ms,
     )
-    return await services.home_feed.open(opening)
+    return await services.home_feed.open(opening, trace)
+
+
+async def _decided(
+    services: Services, viewer_id: int, requested: Mode | None, trace: Trace
+) -> tuple[Mode, ModeReason]:
+    """Decide the mode of a feed; when it is not known what decides, the one that ranks nothing.
+
+    A kill switch may be on, and nobody who chose to read in order of time is given another one.
+    """
+    try:
+        with trace.timed("mode"):
+            async with (
+                asyncio.timeout(services.settings.budget_ms / 1000 / 4),
+                services.postgres.connection() as connection,
+            ):
+                rules, choices = await load_mode_inputs(connection, viewer_id)
+    except Exception as error:
+        skipped("mode", error, trace)
+        return CONTROL, "fallback"
+    return decide_mode(rules, choices, user_id=viewer_id, requested=requested)
 
 
 def _document(services: Services, page: Page) -> dict[str, Any]:
@@ -149,14 +180,21 @@ def _snapshot(page: Page, now_ms: int, settings: Settings) -> dict[str, Any] | N
 
 def _line(page: Page) -> dict[str, Any]:
     """Return what the one log line of this request says about its page."""
-    trace = page.trace
     return {
         "mode": page.mode,
         "mode_reason": page.cursor.mode_reason,
         "session_id": page.cursor.session_id,
         "n_items": len(page.items),
+    }
+
+
+def _stages(trace: Trace) -> dict[str, Any]:
+    """Return what that line says about the stages, whether or not there is a page."""
+    return {
         "n_candidates": trace.n_candidates,
         "dropped": trace.dropped,
-        "degraded": trace.degraded,
+        "relaxed": trace.relaxed,
+        "degraded": [*trace.degraded],  # a task that is given up may still add to them
+        "unfinished": [*trace.unfinished],
         "stage_ms": {stage: round(spent, 2) for stage, spent in trace.stage_ms.items()},
     }

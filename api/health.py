@@ -7,6 +7,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 
 from api.delivery_metrics import set_audit_gauges, set_gauges
 from api.deps import Wired
+from api.feed_metrics import set_side_effects
 from feed.errors import Unavailable
 from storage import audits
 from storage.health import postgres_answers, redis_answers
@@ -38,6 +39,7 @@ async def readyz(services: Wired, response: Response) -> dict[str, Any]:
 async def metrics(request: Request, services: Wired) -> Response:
     """Give the metrics of this process, and what delivery owes, for Prometheus."""
     now = CollectorRegistry()
+    set_side_effects(now, services.effects)
     try:
         async with services.postgres.connection() as connection:
             set_gauges(now, await queue_state(connection))

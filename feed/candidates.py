@@ -85,6 +85,11 @@ class Gaps:
         ms = np.where(high, before.ms, self.ms)
         return Gaps(self.authors, ms, np.where(high, before.id - 1, self.ids))
 
+    def highest(self) -> Key:
+        """Return the highest place at which something is unknown; there is at least one gap."""
+        row = newest_first(self.ms, self.ids)[0]
+        return Key(int(self.ms[row]), int(self.ids[row]))
+
     def __len__(self) -> int:
         """Count the (author, key) pairs."""
         return len(self.authors)

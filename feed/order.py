@@ -34,6 +34,11 @@ def below(ms: Ids, ids: Ids, key: Key) -> Mask:
     return np.asarray((ms < key.ms) | ((ms == key.ms) & (ids < key.id)))
 
 
+def above(ms: Ids, ids: Ids, key: Key) -> Mask:
+    """Mark the rows (n,) whose place is strictly newer than `key`."""
+    return np.asarray((ms > key.ms) | ((ms == key.ms) & (ids > key.id)))
+
+
 def at_or_above(ms: Ids, ids: Ids, key: Key) -> Mask:
     """Mark the rows (n,) whose place is `key` or newer."""
     return ~below(ms, ids, key)

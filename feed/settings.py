@@ -115,6 +115,9 @@ class Settings:
     side_effects_at_once: int = _setting(
         64, "Rebuilds, and as many visits, waiting beside the requests"
     )
+    fallbacks_at_once: int = _setting(
+        4, "Requests that one process lets read from Postgres at once what cached lists lack"
+    )
     redis_timeout_s: float = _setting(0.15, "A cache that is slower than this is read around")
     redis_pause_s: float = _setting(1.0, "A cache that failed is left alone for this long")
     budget_ms: int = _setting(

@@ -68,7 +68,11 @@ class Scorer(Protocol):
 
 
 class Rule(Protocol):
-    """Applies one diversity rule to the ordered list."""
+    """Applies one diversity rule to the ordered list.
+
+    A rule that gives way where it cannot hold has a method `relaxed` too: from the list as it left
+    it to the number of rows at which each limit gave way.
+    """
 
     name: str
 

@@ -5,38 +5,45 @@ the log, so that a scroll survives without a repeat.
 """
 
 import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 from feed.chain import Chain
 from feed.errors import Unavailable
 from feed.order import NEWEST
 from feed.telemetry import Trace
+from mixer.pipeline import skipped
 from snapshots.cursor import Cursor
 from snapshots.snapshot import Snapshot
 from snapshots.store import SnapshotStore
 from storage.served import Part, ServedLog, ServedPage
 
+T = TypeVar("T")
+
 
 class Chains:
     """Notes what was looked at, and tells what a chain was served so far."""
 
-    def __init__(self, snapshots: SnapshotStore, log: ServedLog) -> None:
-        """Keep chains in `snapshots`, and durably in `log`."""
+    def __init__(self, snapshots: SnapshotStore, log: ServedLog, *, wait_s: float) -> None:
+        """Keep chains in `snapshots`, and durably in `log`; wait `wait_s` for either."""
         self._snapshots = snapshots
         self._log = log
+        self._wait_s = wait_s
 
     async def served(self, cursor: Cursor, length: int, trace: Trace) -> Chain:
         """Return the first `length` rows that the cursor's chain was served."""
         owner = (cursor.viewer_id, cursor.snapshot_id, cursor.nonce)
         try:
-            chain = await self._snapshots.chain(*owner, length)
-        except Unavailable:
-            trace.degraded.append("chain")
+            with trace.timed("chain"):
+                chain = await self._in_time(self._snapshots.chain(*owner, length))
+        except Exception as error:
+            skipped("chain", error, trace)
             chain = None
         if chain is None:
             chain = await self._log.chain(*owner, length)
         known = chain.known()
         if len(known) < length:  # Postgres crashed just after it took the rows
-            trace.degraded.append("served_log")
+            trace.skip("served_log")
         return known
 
     async def shown_in_tail(self, cursor: Cursor, originals: list[int]) -> set[int]:
@@ -79,17 +86,25 @@ class Chains:
         if not len(page.chain):
             return
         with trace.timed("served"):
-            noted, logged = await asyncio.gather(
-                self._snapshots.note(page.viewer_id, snapshot, page.chain_start, page.chain),
-                self._log.record(page),
+            answers = await asyncio.gather(
+                self._in_time(
+                    self._snapshots.note(page.viewer_id, snapshot, page.chain_start, page.chain)
+                ),
+                self._in_time(self._log.record(page)),
                 return_exceptions=True,
             )
-        failed = {"chain": noted, "served_log": logged}
-        errors = [error for error in failed.values() if error is not None]
-        for error in errors:
-            if len(errors) == len(failed) or not isinstance(error, Unavailable):
+            memories = zip(("chain", "served_log"), answers, strict=True)
+            failed = {name: error for name, error in memories if error is not None}
+            if len(failed) == len(answers):
+                raise Unavailable("No memory takes what this page serves")
+        for name, error in failed.items():
+            if not isinstance(error, Exception):
                 raise error
-        trace.degraded += [name for name, error in failed.items() if error is not None]
+            skipped(name, error, trace)
+
+    async def _in_time(self, call: Coroutine[Any, Any, T]) -> T:
+        async with asyncio.timeout(self._wait_s):
+            return await call
 
 
 def _page(

@@ -30,21 +30,23 @@ class ChronologicalFeed:
         self._viewers = viewers
         self._upkeep = upkeep
 
-    async def page(self, cursor: Cursor, limit: int, now_ms: int) -> Page:
+    async def page(self, cursor: Cursor, limit: int, now_ms: int, trace: Trace) -> Page:
         """Return the page below the cursor's key; without a key, the first.
 
         Raises:
             Unavailable: The truth cannot be reached.
         """
-        trace = Trace()
         with trace.timed("viewer"):
             viewer = await self._viewers.load(cursor.viewer_id)
         sources: dict[int, int] = {}
         visible: set[int] = set()
         missing: dict[str, tuple[int, ...]] = {}
+        cut: Key | None = None
 
         async def more(below: Key, n: int) -> tuple[Ids, Ids]:
+            nonlocal cut
             gathered = await self._pipeline.gather(Query(viewer, n, below, now_ms), trace)
+            cut = gathered.oldest if gathered.cut else None
             newest = gathered.candidates
             sources.update(zip(newest.ids.tolist(), newest["source"].tolist(), strict=True))
             missing.update(gathered.missing)
@@ -64,6 +66,7 @@ class ChronologicalFeed:
             Item(post, SOURCES[sources[post.id]], cursor.position + place)
             for place, post in enumerate(posts)
         ]
+        key = key or cut  # a list that was cut short is not at its end
         following = replace(cursor, key=key, position=cursor.position + len(items))
         return Page(
             items=items,

@@ -1,5 +1,6 @@
 """THE RECIPE of the home feed, and its two requests: open a feed, and give the next page."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,6 +16,7 @@ from candidate_sources.pushed_feed import PushedFeed
 from feed.profile import Profile
 from feed.query import Mode, ModeReason
 from feed.settings import Settings
+from feed.telemetry import Trace
 from mixer.chains import Chains
 from mixer.chronological import ChronologicalFeed
 from mixer.emptiness import Emptiness
@@ -76,7 +78,9 @@ def home_feed(
         gap_filler=BelowFloor(timelines),
         hydrators=[PostSignals(timelines), Affinity()],
         filters=[Deleted(), HiddenAuthors(), Unfollowed(), Doubles()],
+        fills=asyncio.Semaphore(settings.fallbacks_at_once),
         source_deadline_s=settings.budget_ms / 1000 / 4,
+        fill_deadline_s=settings.budget_ms / 1000 / 2,
     )
 
 
@@ -92,7 +96,7 @@ def ranking(profile: Profile, *, seen_memory_s: int = 7 * 86_400) -> Ranking:
                 memory_s=seen_memory_s,
             )
         ],
-        scorer=light_ranker(profile),
+        scorer=light_ranker(profile),  # a heavy ranker's place is after it, over the best K
         rules=[
             OneOriginal(),
             OutOfNetwork(factor=oon.factor),
@@ -143,8 +147,8 @@ class HomeFeed:
         self._emptiness = emptiness
         self.new_posts = new_posts
 
-    async def open(self, opening: Opening) -> Page:
-        """Return the first page of a new session.
+    async def open(self, opening: Opening, trace: Trace) -> Page:
+        """Return the first page of a new session; `trace` learns what was done for it.
 
         Raises:
             Unavailable: The truth cannot be reached.
@@ -158,22 +162,22 @@ class HomeFeed:
             mode_reason=opening.mode_reason,
         )
         if opening.mode == "ranked":
-            page = await self._ranked.open(cursor, opening.limit, opening.now_ms)
+            page = await self._ranked.open(cursor, opening.limit, opening.now_ms, trace)
         else:
-            page = await self._chronological.page(cursor, opening.limit, opening.now_ms)
+            page = await self._chronological.page(cursor, opening.limit, opening.now_ms, trace)
         if page.items or page.next:
             return page
         return replace(page, empty_because=await self._emptiness.reason(opening.viewer_id))
 
-    async def next(self, cursor: Cursor, limit: int, now_ms: int) -> Page:
-        """Return the page at a cursor.
+    async def next(self, cursor: Cursor, limit: int, now_ms: int, trace: Trace) -> Page:
+        """Return the page at a cursor; `trace` learns what was done for it.
 
         Raises:
             Unavailable: The truth cannot be reached.
         """
         if cursor.part == "chronological":
-            return await self._chronological.page(cursor, limit, now_ms)
-        return await self._ranked.next(cursor, limit, now_ms)
+            return await self._chronological.page(cursor, limit, now_ms, trace)
+        return await self._ranked.next(cursor, limit, now_ms, trace)
 
 
 def build(
@@ -181,6 +185,7 @@ def build(
 ) -> tuple[HomeFeed, SideEffects]:
     """Put a home feed together on open stores; `token` makes fresh ids that nobody can guess."""
     effects = SideEffects(bound=settings.side_effects_at_once, deadline_s=settings.building_ttl_s)
+    wait_s = settings.budget_ms / 1000 / 4
     guard = Breaker(pause_s=settings.redis_pause_s).calls
     feeds = Feeds(redis, cap=settings.feed_cap, guard=guard)
     outboxes = Feeds(redis, cap=settings.outbox_cap, guard=guard)
@@ -224,15 +229,15 @@ def build(
             ViewersWithSeen(
                 viewers,
                 Screens(effects, seen, rebuilt_seen, token=token),
-                deadline_s=settings.budget_ms / 1000 / 4,
+                deadline_s=wait_s,
             ),
             timelines,
             snapshots,
-            Chains(snapshots, ServedLog(postgres)),
+            Chains(snapshots, ServedLog(postgres), wait_s=wait_s),
             upkeep,
             lambda trace: effects.start("trace", traces.keep(trace)),
         ),
-        Bounds(candidates=settings.candidates, served_memory=settings.served_memory),
+        Bounds(candidates=settings.candidates, served_memory=settings.served_memory, wait_s=wait_s),
         token=token,
     )
     chronological = ChronologicalFeed(pipeline, safety, viewers, upkeep)

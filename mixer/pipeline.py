@@ -4,7 +4,9 @@
 
 The runner owns concurrency, deadlines, timing, shape checks and failure; a stage owns its rule.
 A stage here decides relevance only. When it fails it is skipped and named in `degraded`, and a
-failed source is read from the truth instead: unknown is never empty. Safety is `mixer.safety`.
+failed source is read from the truth instead: unknown is never empty. When the truth fails too,
+what lies above everything unknown is a feed, and without that there is none. Safety is
+`mixer.safety`.
 """
 
 import asyncio
@@ -24,7 +26,8 @@ from feed.candidates import (
     merged,
     oldest_of_newest,
 )
-from feed.order import OLDEST, Ids, Key
+from feed.errors import Unavailable
+from feed.order import OLDEST, Ids, Key, above
 from feed.query import Query
 from feed.stages import Filter, GapFiller, Hydrator, Rule, Scorer, Source
 from feed.telemetry import Trace
@@ -37,11 +40,12 @@ class Gathered:
     """The newest candidates (n,), newest first, and the lists that should be rebuilt.
 
     `oldest` is the place of the oldest candidate when there may be more below it, else None:
-    W in docs/architecture.md.
+    W in docs/architecture.md. `cut` when there are fewer than asked for and may be more below.
     """
 
     candidates: Candidates
     oldest: Key | None
+    cut: bool
     missing: dict[str, tuple[int, ...]]
     discovered: list[Found]
 
@@ -85,7 +89,9 @@ class Slate:
 class Pipeline:
     """A recipe: which stages, in which order (`mixer.home_feed`).
 
-    `discoveries` are sources of posts from outside the network.
+    `discoveries` are sources of posts from outside the network. `fills` are the requests that may
+    read from the truth at the same time what cached lists are silent about: a cache that is lost
+    must not take the truth with it. Each waits and reads for at most `fill_deadline_s`.
     """
 
     sources: Sequence[Source]
@@ -93,7 +99,9 @@ class Pipeline:
     gap_filler: GapFiller
     hydrators: Sequence[Hydrator]
     filters: Sequence[Filter]
+    fills: asyncio.Semaphore
     source_deadline_s: float
+    fill_deadline_s: float
 
     async def gather(self, query: Query, trace: Trace) -> Gathered:
         """Return the newest `query.n` candidates below `query.before`, whatever the caches hold.
@@ -109,17 +117,19 @@ class Pipeline:
         seen = merged(found)
         down_to = oldest_of_newest(seen, query.n)
         gaps = Gaps.joined([each.gaps for each in found]).reaching(down_to)
+        cut = False
         if len(gaps):
-            with trace.timed("below_floor"):
-                below = await self.gap_filler.fill(query, gaps, down_to)
-            seen = merged([*found, below])
+            below = await self._fill(query, gaps, down_to, trace)
+            cut = below is None
+            seen = _above(seen, gaps) if below is None else merged([*found, below])
         newest = seen.take(np.arange(min(len(seen), query.n)))
-        oldest = oldest_of_newest(newest, query.n)
+        oldest = oldest_of_newest(newest, len(newest) if cut else query.n)
         trace.n_candidates = len(newest)
         trace.building = trace.building or any(each.missing for each in found)
         return Gathered(
             newest,
             None if oldest == OLDEST else oldest,
+            cut,
             {each.source: each.missing for each in found if each.missing},
             discovered,
         )
@@ -153,8 +163,19 @@ class Pipeline:
                 async with asyncio.timeout(self.source_deadline_s):
                     return checked(await source.find(query), source.name)
         except Exception as error:
-            _skipped(source.name, error, trace)
+            skipped(source.name, error, trace)
             return Found(empty_ids(), empty_ids(), source.name, source.unknown(query))
+
+    async def _fill(self, query: Query, gaps: Gaps, down_to: Key, trace: Trace) -> Found | None:
+        """Read from the truth what the lists are silent about; None when it cannot be read now."""
+        name = self.gap_filler.name
+        try:
+            with trace.timed(name):
+                async with asyncio.timeout(self.fill_deadline_s), self.fills:
+                    return checked(await self.gap_filler.fill(query, gaps, down_to), name)
+        except Exception as error:
+            skipped(name, error, trace)
+            return None
 
     async def _hydrate(
         self, hydrator: Hydrator, query: Query, candidates: Candidates, trace: Trace
@@ -165,8 +186,21 @@ class Pipeline:
                     columns = await hydrator.hydrate(query, candidates)
             return candidates.with_columns(columns)
         except Exception as error:
-            _skipped(hydrator.name, error, trace)
+            skipped(hydrator.name, error, trace)
             return candidates
+
+
+def _above(candidates: Candidates, gaps: Gaps) -> Candidates:
+    """Return the candidates above everything that is unknown: those are complete.
+
+    Raises:
+        Unavailable: There are none, and unknown is never empty.
+    """
+    key = gaps.highest()
+    known = candidates.take(above(candidates.ms, candidates.ids, key))
+    if not len(known):
+        raise Unavailable("What cached lists are silent about cannot be read from the truth now")
+    return known
 
 
 def ranked(ranking: Ranking, candidates: Candidates, now_ms: int, trace: Trace) -> Candidates:
@@ -194,11 +228,12 @@ def stages(
 
 def _filtered(each: Filter, query: Query, candidates: Candidates, trace: Trace) -> Candidates:
     try:
-        mask = each.keep(query, candidates)
+        with trace.timed(each.name):
+            mask = each.keep(query, candidates)
         if mask.shape != (len(candidates),) or mask.dtype != np.bool_:
             raise ValueError(f"a mask of shape {mask.shape} and type {mask.dtype}")
     except Exception as error:
-        _skipped(each.name, error, trace)
+        skipped(each.name, error, trace)
         return candidates
     trace.dropped[each.name] = int(len(mask) - mask.sum())
     return candidates.take(mask)
@@ -211,7 +246,7 @@ def _ordered(scorer: Scorer, candidates: Candidates, now_ms: int, trace: Trace) 
             scores = scorer.score(candidates, now_ms)
         _check_scores(scores, len(candidates))
     except Exception as error:
-        _skipped(scorer.name, error, trace)
+        skipped(scorer.name, error, trace)
         return candidates
     rows = np.lexsort((candidates.ids, candidates.ms, scores))[::-1]
     return candidates.with_columns({"score": scores}).take(rows)
@@ -228,14 +263,17 @@ def _check_scores(scores: npt.NDArray[np.float64], n: int) -> None:
 def _ruled(rule: Rule, candidates: Candidates, trace: Trace) -> Candidates:
     try:
         with trace.timed(rule.name):
-            return _checked_rows(rule.apply(candidates), candidates)
+            ruled = _checked_rows(rule.apply(candidates), candidates)
+            if hasattr(rule, "relaxed"):
+                trace.relaxed |= rule.relaxed(ruled)
+            return ruled
     except Exception as error:
-        _skipped(rule.name, error, trace)
+        skipped(rule.name, error, trace)
         return candidates
 
 
 def _checked_rows(ruled: Candidates, candidates: Candidates) -> Candidates:
-    """Refuse a rule that doubles, invents or loses rows; folded ones are not lost."""
+    """Refuse a rule that doubles, invents or loses rows, or scores; folded ones are not lost."""
     folded = [post for group in ruled.columns.get("folded", ()) for post in group]
     rows = [*ruled.ids.tolist(), *folded]
     given = [
@@ -244,9 +282,12 @@ def _checked_rows(ruled: Candidates, candidates: Candidates) -> Candidates:
     ]
     if sorted(rows) != sorted(given):
         raise ValueError("a rule that does not return the rows it was given")
+    if "score" in ruled.columns:
+        _check_scores(ruled["score"], len(ruled))
     return ruled
 
 
-def _skipped(stage: str, error: Exception, trace: Trace) -> None:
-    trace.degraded.append(stage)
+def skipped(stage: str, error: Exception, trace: Trace) -> None:
+    """Note that a request goes on without a stage, and log why."""
+    trace.skip(stage)
     log.warning("stage skipped", extra={"stage": stage, "error": repr(error)})

@@ -3,6 +3,7 @@
 `tests/properties/paging_model.py` is this file as a model: lists in, pages out.
 """
 
+import asyncio
 import hashlib
 import math
 import sys
@@ -13,7 +14,6 @@ import numpy as np
 
 from feed.candidates import Candidates, Gaps, empty_ids, with_discoveries
 from feed.chain import Chain
-from feed.errors import Unavailable
 from feed.order import NEWEST, OLDEST, Ids, Key
 from feed.profile import OutOfNetwork, Profile
 from feed.query import Query, Viewer
@@ -21,7 +21,7 @@ from feed.telemetry import Trace
 from mixer.chains import Chains
 from mixer.filters import NotServed
 from mixer.page import Item, Page
-from mixer.pipeline import Pipeline, Ranking
+from mixer.pipeline import Pipeline, Ranking, skipped
 from mixer.profiles import Profiles
 from mixer.safety import Safety
 from mixer.upkeep import Upkeep
@@ -36,10 +36,14 @@ from storage.timelines import PostgresTimelines
 
 @dataclass(frozen=True)
 class Bounds:
-    """How many posts are ranked, and how many a chain of cursors remembers as served."""
+    """How many posts are ranked, and how many a chain of cursors remembers as served.
+
+    `wait_s` is how long a request waits for snapshots, without which it can do.
+    """
 
     candidates: int
     served_memory: int
+    wait_s: float
 
 
 @dataclass(frozen=True)
@@ -80,25 +84,23 @@ class RankedFeed:
         self._bounds = bounds
         self._token = token
 
-    async def open(self, cursor: Cursor, limit: int, now_ms: int) -> Page:
+    async def open(self, cursor: Cursor, limit: int, now_ms: int, trace: Trace) -> Page:
         """Freeze a slate and return its first page.
 
         Raises:
             Unavailable: The truth cannot be reached.
         """
-        trace = Trace()
         cursor = replace(cursor, snapshot_id=self._token())
         snapshot = await self._freeze(cursor, Chain(), now_ms, trace)
         cursor = replace(cursor, nonce=snapshot.head.nonce)
         return await self._slate_page(cursor, snapshot, limit, trace)
 
-    async def next(self, cursor: Cursor, limit: int, now_ms: int) -> Page:
+    async def next(self, cursor: Cursor, limit: int, now_ms: int, trace: Trace) -> Page:
         """Return the page at a cursor, from a renewed slate when its snapshot has expired.
 
         Raises:
             Unavailable: The truth cannot be reached.
         """
-        trace = Trace()
         if cursor.part == "tail":
             return await self._tail_page(cursor, limit, trace)
         snapshot = await self._read(cursor, now_ms, trace)
@@ -109,13 +111,15 @@ class RankedFeed:
     async def _read(self, cursor: Cursor, now_ms: int, trace: Trace) -> Snapshot | None:
         """Return the cursor's own snapshot; another one under its id counts as expired."""
         try:
-            snapshot = await self._rooms.snapshots.read(
-                cursor.viewer_id, cursor.snapshot_id, now_ms
-            )
-        except Unavailable:
-            trace.degraded.append("snapshot")
+            with trace.timed("snapshot"):
+                async with asyncio.timeout(self._bounds.wait_s):
+                    snapshot = await self._rooms.snapshots.read(
+                        cursor.viewer_id, cursor.snapshot_id, now_ms
+                    )
+                return snapshot if snapshot and snapshot.head.nonce == cursor.nonce else None
+        except Exception as error:
+            skipped("snapshot", error, trace)
             return None
-        return snapshot if snapshot and snapshot.head.nonce == cursor.nonce else None
 
     async def _renewed(self, cursor: Cursor, limit: int, now_ms: int, trace: Trace) -> Page:
         """Go on in a new slate, without what this chain of cursors was served."""
@@ -164,13 +168,15 @@ class RankedFeed:
         snapshot = frozen(head, slate.rows)
         try:
             with trace.timed("snapshot"):
-                counts = await self._rooms.snapshots.freeze(viewer.id, snapshot, now_ms)
-        except Unavailable:
-            trace.degraded.append("snapshot")
+                async with asyncio.timeout(self._bounds.wait_s):
+                    counts = await self._rooms.snapshots.freeze(viewer.id, snapshot, now_ms)
+                if not isinstance(counts, Snapshot):
+                    raise ValueError(f"a snapshot of type {type(counts).__name__}")
+        except Exception as error:
+            skipped("snapshot", error, trace)
             return snapshot  # the next page renews it, without what this one serves
         if counts is snapshot:
-            skipped = ranking.skipped(trace)
-            made_from = (profile, skipped, slate.weighed, slate.dropped)
+            made_from = (profile, ranking.skipped(trace), slate.weighed, slate.dropped)
             self._rooms.keep_trace(SlateTrace(viewer.id, head, *made_from))
         return counts
 

@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from feed.candidates import OUT_OF_NETWORK, SOURCES
+from feed.errors import Unavailable
 from feed.order import Ids, Key, Mask
 from mixer.page import Item
 from snapshots.snapshot import Snapshot
@@ -96,7 +97,7 @@ class Safety:
 
     async def visible(self, viewer_id: int, ids: Ids) -> list[PostRow]:
         """Return those of these in-network posts that the viewer may see now, in this order."""
-        return await self._posts.visible(viewer_id, ids, np.ones(len(ids), dtype=np.bool_))
+        return await self._checked(viewer_id, ids, np.ones(len(ids), dtype=np.bool_))
 
     async def _visible_rows(
         self, viewer_id: int, snapshot: Snapshot, row: int, end: int
@@ -105,8 +106,16 @@ class Safety:
         ids = np.array([post for group in groups for post in group], dtype=np.int64)
         inside = np.isin(snapshot.sources[row:end], OUT_OF_NETWORK, invert=True)
         must_follow = np.repeat(inside, [len(group) for group in groups])
-        posts = await self._posts.visible(viewer_id, ids, must_follow)
+        posts = await self._checked(viewer_id, ids, must_follow)
         return {post.id: post for post in posts}
+
+    async def _checked(self, viewer_id: int, ids: Ids, must_follow: Mask) -> list[PostRow]:
+        """Ask the page query; an answer with what was not asked for, or with doubles, is none."""
+        posts = await self._posts.visible(viewer_id, ids, must_follow)
+        found = {post.id for post in posts}
+        if len(found) < len(posts) or not found.issubset(ids.tolist()):
+            raise Unavailable("The page query answers what it was not asked")
+        return posts
 
 
 def _item(snapshot: Snapshot, row: int, visible: dict[int, PostRow]) -> Item | None:

@@ -53,6 +53,8 @@ class Breaker:
     def calls(self) -> Iterator[None]:
         """Translate errors like `translated_errors`, and remember the last.
 
+        A refusal is no failure: the server is there, and may serve the next caller.
+
         Raises:
             Unavailable: The server failed now, or less than `pause_s` ago.
         """
@@ -61,8 +63,9 @@ class Breaker:
         try:
             with translated_errors():
                 yield
-        except Unavailable:
-            self._closed_until = monotonic() + self._pause_s
+        except Unavailable as error:
+            if not isinstance(error.__cause__, redis.exceptions.ResponseError):
+                self._closed_until = monotonic() + self._pause_s
             raise
         except asyncio.CancelledError:
             # A deadline ran out while waiting: as good a sign as an error.

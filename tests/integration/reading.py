@@ -5,6 +5,7 @@ from itertools import count
 
 from feed.query import Mode
 from feed.settings import Settings
+from feed.telemetry import Trace
 from mixer.home_feed import Opening, build
 from mixer.page import Page
 from storage.connections import Postgres, RedisClient
@@ -39,7 +40,7 @@ class Reader:
 
     async def read(self, viewer_id: int, mode: Mode = "chronological") -> Page:
         """Open a feed, and let what it leaves to do be done."""
-        page = await self.home.open(opening(viewer_id, mode))
+        page = await self.home.open(opening(viewer_id, mode), Trace())
         await self.effects.drain()
         return page
 

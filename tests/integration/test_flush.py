@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from feed.settings import Settings
+from feed.telemetry import Trace
 from storage import keys
 from storage.connections import Postgres, RedisClient
 from storage.delivery_state import relies_on_lists, stop_delivering
@@ -68,7 +69,7 @@ async def processes(
 
 async def all_open(readers: list[Reader]) -> None:
     """Let everybody open a feed at once, in one of the processes; assert that it is complete."""
-    reads = [readers[viewer % 2].home.open(opening(viewer)) for viewer in VIEWERS]
+    reads = [readers[viewer % 2].home.open(opening(viewer), Trace()) for viewer in VIEWERS]
     pages = await asyncio.gather(*reads)
     assert [ids(page) for page in pages] == [[5, 4, 3, 2, 1]] * len(VIEWERS)
     await asyncio.gather(*(reader.effects.drain() for reader in readers))

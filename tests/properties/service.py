@@ -12,6 +12,7 @@ from fanout.tasks import Fanout
 from feed.errors import Unavailable
 from feed.query import Mode
 from feed.settings import Settings
+from feed.telemetry import Trace
 from mixer.home_feed import Opening, build
 from mixer.page import Page
 from snapshots.cursor import Cursor
@@ -99,11 +100,11 @@ class Service:
             limit=limit,
             now_ms=NOW_MS,
         )
-        return await self.home.open(opening)
+        return await self.home.open(opening, Trace())
 
     async def next(self, cursor: Cursor, limit: int) -> Page:
         """Turn a page."""
-        return await self.home.next(cursor, limit, NOW_MS)
+        return await self.home.next(cursor, limit, NOW_MS, Trace())
 
     async def scroll(self, viewer_id: int, mode: Mode, limit: int) -> list[int]:
         """Open a feed and turn its pages to the end; return what came."""

@@ -50,7 +50,7 @@ class Memory:
 
 
 def chains(cache: Memory, log: Memory) -> Chains:
-    return Chains(cache, log)  # type: ignore[arg-type]
+    return Chains(cache, log, wait_s=60)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

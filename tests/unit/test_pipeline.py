@@ -8,6 +8,7 @@ import pytest
 
 from feed.candidates import Candidates, Column, Found, Gaps, checked, with_discoveries
 from feed.chain import Chain
+from feed.errors import Unavailable
 from feed.order import NEWEST, OLDEST, Ids, Key, Mask
 from feed.query import Query, Viewer
 from feed.telemetry import Trace
@@ -29,7 +30,14 @@ class Truth:
 
     name = "below_floor"
 
+    def __init__(self, answer: Any = None) -> None:
+        self.answer = answer
+
     async def fill(self, query: Query, gaps: Gaps, down_to: Key) -> Found:
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        if self.answer == "hang":
+            await asyncio.sleep(60)
         rows = [i for i in TRUTH if len(gaps)]
         return Found(ids(*rows), ids(*(TRUTH[i] for i in rows)), self.name)
 
@@ -108,7 +116,9 @@ def pipeline(**stages: Any) -> tuple[Pipeline, Ranking]:
         "gap_filler": Truth(),
         "hydrators": [],
         "filters": [],
+        "fills": asyncio.Semaphore(1),
         "source_deadline_s": 0.05,
+        "fill_deadline_s": 0.05,
         "version": "test-1",
         "scorer": Scores(lambda n: np.arange(n, dtype=np.float64)),
         "rules": [],
@@ -118,13 +128,15 @@ def pipeline(**stages: Any) -> tuple[Pipeline, Ranking]:
     return Pipeline(**given), ranking
 
 
+QUERY = Query(Viewer(id=1, followees=ids(AUTHOR)), 10, NEWEST, 5_000, discover=True)
+
+
 async def slate(recipe: tuple[Pipeline, Ranking]) -> tuple[list[int], list[str]]:
     gathering, ranking = recipe
-    query = Query(Viewer(id=1, followees=ids(AUTHOR)), 10, NEWEST, 5_000, discover=True)
     trace = Trace()
-    gathered = await gathering.gather(query, trace)
+    gathered = await gathering.gather(QUERY, trace)
     candidates = with_discoveries(gathered.candidates, gathered.discovered, 10)
-    ranked = await gathering.slate(query, candidates, ranking, trace)
+    ranked = await gathering.slate(QUERY, candidates, ranking, trace)
     return ranked.rows.ids.tolist(), trace.degraded
 
 
@@ -144,6 +156,36 @@ async def slate(recipe: tuple[Pipeline, Ranking]) -> tuple[list[int], list[str]]
 async def test_a_failed_source_is_named_and_read_from_the_truth(answer: Any) -> None:
     """Unknown is never empty."""
     assert await slate(pipeline(sources=[Listed(answer)])) == ([1, 2, 3, 4], ["pushed_feed"])
+
+
+TRIMMED = Found(ids(4, 3), ids(4_000, 3_000), "pushed_feed", Gaps.at(ids(AUTHOR), 2_500))
+
+
+@pytest.mark.parametrize("answer", [Unavailable("away"), ValueError("broken"), "hang"])
+async def test_when_gaps_cannot_be_filled_what_is_above_them_is_a_feed(answer: Any) -> None:
+    """It ends where the unknown begins, and says that there is more."""
+    gathering, _ = pipeline(sources=[Listed(TRIMMED)], gap_filler=Truth(answer))
+    trace = Trace()
+    gathered = await gathering.gather(QUERY, trace)
+    assert gathered.candidates.ids.tolist() == [4, 3]
+    assert (gathered.oldest, gathered.cut) == (Key(3_000, 3), True)
+    assert (trace.degraded, trace.unfinished) == (["below_floor"], [])
+
+
+async def test_when_everything_is_unknown_there_is_no_feed() -> None:
+    """Unknown is never empty."""
+    gathering, _ = pipeline(
+        sources=[Listed(ValueError("broken"))], gap_filler=Truth(ValueError("broken"))
+    )
+    with pytest.raises(Unavailable):
+        await gathering.gather(QUERY, Trace())
+
+
+async def test_requests_that_fill_gaps_take_turns_and_do_not_wait_for_ever() -> None:
+    gathering, _ = pipeline(sources=[Listed(TRIMMED)])
+    async with gathering.fills:
+        assert (await gathering.gather(QUERY, Trace())).cut
+    assert not (await gathering.gather(QUERY, Trace())).cut
 
 
 @pytest.mark.parametrize(
@@ -183,12 +225,39 @@ async def test_equal_scores_fall_back_to_the_one_order() -> None:
         lambda candidates: None,
         lambda candidates: candidates.take(np.array([0, 0, 1, 2, 3])),
         lambda candidates: candidates.take(np.array([0])),
+        lambda candidates: Candidates(
+            candidates.ids, candidates.ms, {"score": np.full(len(candidates), np.nan)}
+        ),
     ],
-    ids=["none", "doubles", "loses"],
+    ids=["none", "doubles", "loses", "nan"],
 )
-async def test_a_rule_that_doubles_or_loses_rows_is_skipped(change: Any) -> None:
+async def test_a_rule_that_doubles_or_loses_rows_or_scores_is_skipped(change: Any) -> None:
     """A rule never loses a post."""
     assert await slate(pipeline(rules=[Rules(change)])) == ([1, 2, 3, 4], ["rules"])
+
+
+async def test_where_a_rule_gave_way_is_in_the_trace() -> None:
+    class GivesWay(Rules):
+        def relaxed(self, candidates: Candidates) -> dict[str, int]:
+            return {"author_run": len(candidates)}
+
+    gathering, ranking = pipeline(rules=[GivesWay(lambda candidates: candidates)])
+    trace = Trace()
+    gathered = await gathering.gather(QUERY, trace)
+    await gathering.slate(QUERY, gathered.candidates, ranking, trace)
+    assert trace.relaxed == {"author_run": 4}
+
+
+def test_a_trace_knows_what_is_unfinished_and_what_was_skipped() -> None:
+    """A stage that failed is unfinished, unless the request goes on without it."""
+    trace = Trace()
+    with pytest.raises(KeyError), trace.timed("page"):
+        with trace.timed("viewer"):
+            assert trace.unfinished == ["page", "viewer"]
+        raise KeyError
+    assert trace.unfinished == ["page"]
+    trace.skip("page")
+    assert (trace.unfinished, trace.degraded) == ([], ["page"])
 
 
 def test_a_chain_leaves_out_its_rows_and_other_posts_of_what_they_showed() -> None:
