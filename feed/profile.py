@@ -7,6 +7,7 @@ one version rank alike.
 
 import hashlib
 import json
+import math
 import tomllib
 import typing
 from collections.abc import Mapping
@@ -15,6 +16,9 @@ from functools import cached_property
 from typing import Any
 
 from feed.errors import Misconfigured
+from feed.settings import Settings
+
+FORMULAS = ("affinity_decay", "engagement_decay")
 
 
 def _number(default: Any, doc: str, *, least: float, most: float) -> Any:
@@ -29,7 +33,7 @@ class Light:
         default="affinity_decay",
         metadata={
             "doc": "affinity_decay or engagement_decay",
-            "choices": ("affinity_decay", "engagement_decay"),
+            "choices": FORMULAS,
         },
     )
 
@@ -136,25 +140,60 @@ def read_profiles(text: str) -> dict[str, Profile]:
 
 def lint(profile: Profile) -> list[str]:
     """Name what is allowed but hardly meant, one sentence each."""
-    weights, oon = profile.weights, profile.out_of_network
-    findings = {
+    findings = {**_dead(profile), **_unbounded(profile), **_never_held(profile)}
+    return [sentence for sentence, holds in findings.items() if holds]
+
+
+def _dead(profile: Profile) -> dict[str, bool]:
+    """Find what is said and moves nothing."""
+    weights, oon, said_nothing = profile.weights, profile.out_of_network, Profile()
+    unused = next(name for name in FORMULAS if name != profile.light.formula)
+    return {
         "likes is 0: likes move nothing": weights.likes == 0,
         "comments is 0: comments move nothing": weights.comments == 0,
-        "gravity is 0: posts never get old": weights.gravity == 0,
-        "gravity is above 4: after a day nothing counts but age": weights.gravity > 4,
+        f"{unused} is not the formula in use: its weights move nothing": getattr(profile, unused)
+        != getattr(said_nothing, unused),
         "author.decay is 1: further posts of an author count in full": profile.author.decay == 1,
         "author.floor is 1: author.decay moves nothing": profile.author.floor == 1,
         "seen.factor is 1: what was seen stays where it is": profile.seen.factor == 1,
+        "out_of_network is not enabled: what else it says moves nothing": not oon.enabled
+        and replace(oon, enabled=True) != said_nothing.out_of_network,
         "out_of_network.share is 0: say enabled = false": oon.enabled and oon.share == 0,
+        "new_author.days is 0: the slot stays empty": profile.new_author.days == 0,
+    }
+
+
+def _unbounded(profile: Profile) -> dict[str, bool]:
+    """Find what outweighs everything else."""
+    weights, oon = profile.weights, profile.out_of_network
+    an_hour = (1 + 1 / weights.age_offset_h) ** weights.gravity
+    a_day = (1 + 24 / weights.age_offset_h) ** weights.gravity
+    one = max(weights.likes, weights.comments)
+    boost = 1 + (one if profile.light.formula == "engagement_decay" else math.log1p(one))
+    return {
+        "gravity is 0: posts never get old": weights.gravity == 0,
+        "gravity is above 4: after a day nothing counts but age": weights.gravity > 4,
+        "age_offset_h is small: a new post counts over 100 times one of an hour": an_hour > 100,
+        "one like or comment outweighs a day": weights.gravity > 0 and boost > a_day,
+        "likes is above comments: a like is cheaper than a comment": weights.likes
+        > weights.comments,
         "out_of_network.share is 1: it bounds nothing": oon.enabled and oon.share == 1,
+    }
+
+
+def _never_held(profile: Profile) -> dict[str, bool]:
+    """Find rules that nothing can ever come to."""
+    oon, n = profile.out_of_network, Settings().candidates
+    return {
         "out_of_network.run can never be reached under its share": oon.enabled
         and 0 < oon.share < 0.5
         and oon.run > 2,
-        "likes is above comments: a like is cheaper than a comment": weights.likes
-        > weights.comments,
-        "new_author.days is 0: the slot stays empty": profile.new_author.days == 0,
+        f"author.run is above the {n} rows of a slate: it bars nothing": profile.author.run > n,
+        f"format.run is above the {n} rows of a slate: it bars nothing": profile.format.run > n,
+        f"new_author.slot is below the {n} rows of a slate: nobody is lifted to it": (
+            profile.new_author.slot >= n
+        ),
     }
-    return [sentence for sentence, holds in findings.items() if holds]
 
 
 def table_of(profile: Profile) -> dict[str, Any]:

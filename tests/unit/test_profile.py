@@ -64,6 +64,18 @@ def test_the_linter_finds_nothing_in_the_defaults() -> None:
         ("[a.out_of_network]\nshare = 1", "bounds nothing"),
         ("[a.out_of_network]\nrun = 5", "can never be reached"),
         ("[a.new_author]\ndays = 0", "stays empty"),
+        ("[a.new_author]\nslot = 500", "nobody is lifted"),
+        ("[a.author]\nrun = 501", "author.run is above"),
+        ("[a.format]\nrun = 501", "format.run is above"),
+        ("[a.engagement_decay]\nlikes = 1", "engagement_decay is not the formula"),
+        (
+            '[a.light]\nformula = "engagement_decay"\n[a.affinity_decay]\nlikes = 2',
+            "affinity_decay is not",
+        ),
+        ('[a.light]\nformula = "engagement_decay"\n[a.engagement_decay]\ncomments = 47', "a day"),
+        ("[a.affinity_decay]\ngravity = 0.3", "outweighs a day"),
+        ("[a.affinity_decay]\nage_offset_h = 0.01", "over 100 times one of an hour"),
+        ("[a.out_of_network]\nenabled = false\nfactor = 0.9", "is not enabled"),
     ],
 )
 def test_the_linter_names_what_is_hardly_meant(text: str, finding: str) -> None:
