@@ -150,20 +150,6 @@ async def test_a_flush_between_pages_loses_and_repeats_nothing(
     assert sorted(ids(*pages)) == list(range(1, 21))
 
 
-async def test_an_expired_snapshot_is_renewed_and_says_so(
-    client: httpx.AsyncClient, postgres: Postgres, redis: RedisClient, people: None
-) -> None:
-    """A retry of the same cursor gets the same renewed page."""
-    await write(postgres, FRIEND, list(range(1, 7)))
-    first = await get(client, mode="ranked", limit=3)
-    for key in await redis.keys("snap:*"):
-        await redis.delete(key)
-    again = [await get(client, mode="ranked", limit=3, cursor=first["next_cursor"]) for _ in "ab"]
-    assert [page["snapshot"]["renewed"] for page in again] == [True, True]
-    assert ids(again[0]) == ids(again[1])
-    assert sorted(ids(first, again[0])) == list(range(1, 7))
-
-
 async def test_a_block_takes_effect_inside_an_open_snapshot(
     client: httpx.AsyncClient, postgres: Postgres, people: None
 ) -> None:
@@ -176,19 +162,6 @@ async def test_a_block_takes_effect_inside_an_open_snapshot(
     second = await get(client, mode="ranked", limit=3, cursor=first["next_cursor"])
     assert {item["author"]["id"] for item in second["items"]} == {str(FRIEND)}
     assert len(second["items"]) == 3
-
-
-async def test_one_original_appears_once_and_names_its_reposters(
-    client: httpx.AsyncClient, postgres: Postgres, people: None
-) -> None:
-    """Ranked folds reposts; chronological shows what was posted."""
-    await write(postgres, STRANGER, [1])
-    await write(postgres, FRIEND, [2], repost_of=1, body="")
-    await write(postgres, OTHER, [3], repost_of=1, body="")
-    (item,) = (await get(client, mode="ranked"))["items"]
-    assert [each["name"] for each in item["reposted_by"]] == ["Other", "Friend"]
-    assert item["original"]["author"]["name"] == "Stranger"
-    assert ids(await get(client, mode="chronological")) == [3, 2]
 
 
 async def test_a_repost_stands_in_when_the_other_reposter_goes(
@@ -252,18 +225,6 @@ async def test_a_reposted_quote_is_the_quote(
     assert (await get(client, mode="chronological"))["empty_because"] == "all_filtered"
 
 
-async def test_a_repost_of_a_reply_to_somebody_blocked_is_not_shown(
-    client: httpx.AsyncClient, postgres: Postgres, people: None
-) -> None:
-    """Every id involved is checked, also through a repost."""
-    await write(postgres, STRANGER, [1])
-    await write(postgres, OTHER, [2], reply_to=1)
-    await write(postgres, FRIEND, [3], repost_of=2, body="")
-    async with postgres.connection() as connection:
-        await connection.execute("INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, 4)")
-    assert ids(await get(client, mode="chronological")) == []
-
-
 @pytest.mark.parametrize("mode", ["ranked", "chronological"])
 async def test_there_is_no_next_page_when_only_hidden_posts_are_left(
     client: httpx.AsyncClient, postgres: Postgres, people: None, mode: str
@@ -287,14 +248,6 @@ async def test_a_snapshot_that_cannot_be_read_counts_as_expired(
     second = await get(client, mode="ranked", limit=3, cursor=first["next_cursor"])
     assert second["snapshot"]["renewed"]
     assert sorted(ids(first, second)) == list(range(1, 7))
-
-
-async def test_an_empty_feed_says_why(client: httpx.AsyncClient, people: None) -> None:
-    """Nobody is left with "no posts" and no reason."""
-    page = await get(client, mode="ranked")
-    assert (page["state"], page["empty_because"]) == ("empty", "no_posts")
-    answer = await client.get("/feed", headers={"X-User-Id": "99"})
-    assert answer.json()["empty_because"] == "no_follows"
 
 
 async def test_updates_count_what_others_wrote_since_the_open(

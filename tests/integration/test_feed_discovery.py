@@ -63,27 +63,6 @@ async def feed(api: Client, mode: str = "ranked", user: int = VIEWER) -> dict[st
     return {item["body"]: item for item in answer.json()["items"]}
 
 
-async def test_discoveries_are_labelled_and_say_why(world: Client) -> None:
-    items = await feed(world)
-    assert set(items) == {"of a friend", "liked by friends", "popular"}
-    assert [items[body]["source"] for body in ("liked by friends", "popular")] == [
-        "network_likes",
-        "popular",
-    ]
-    assert {body: item["reason"] for body, item in items.items()} == {
-        "of a friend": "You follow u2",
-        "liked by friends": "Liked by people you follow",
-        "popular": "Popular right now",
-    }
-    assert [items[body]["in_network"] for body in items] == [
-        body == "of a friend" for body in items
-    ]
-
-
-async def test_none_in_chronological_mode(world: Client) -> None:
-    assert set(await feed(world, "chronological")) == {"of a friend"}
-
-
 async def test_one_setting_turns_them_off(world: Client, settings: Settings) -> None:
     async with running(replace(settings, profile="in_network", delivery="pull")) as api:
         assert set(await feed(api)) == {"of a friend"}

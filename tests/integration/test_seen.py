@@ -1,7 +1,4 @@
-"""What was on a screen: noted after the commit, rebuilt from the log, read beside the viewer.
-
-And what a viewer does not want to see: gone in the same session, listed, and undone.
-"""
+"""What was on a screen: noted after the commit, rebuilt from the log, read beside the viewer."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -350,116 +347,28 @@ async def test_a_restarted_cache_forgets_memories(
     assert await memory.posts() is None
 
 
-# ---------------------------------------------------------------------- not wanted
-
-
-Wish = Callable[[Client, dict[str, Any]], Awaitable[Any]]
-
-
-async def not_interested(api: Client, item: dict[str, Any]) -> Any:
-    return await send(api, event(item["id"], "not_interested"))
-
-
-async def hide(api: Client, item: dict[str, Any]) -> Any:
-    return await api.call("PUT", f"/hidden/{item['id']}", READER)
-
-
-async def mute(api: Client, item: dict[str, Any]) -> Any:
-    return await api.call("PUT", f"/mutes/{item['author']['id']}", READER)
-
-
-@pytest.mark.parametrize("mode", ["ranked", "chronological"])
-@pytest.mark.parametrize("wish", [not_interested, hide, mute])
-async def test_social_app_11727_show_less_takes_effect_in_this_session(
-    api: Client, wish: Wish, mode: str
-) -> None:
-    """On the next page of the open snapshot, and on the first page when it is asked for again."""
-    pages, unwanted = await two_pages(api, mode)
-    await wish(api, unwanted)
-    again = await page(api, mode, cursor=pages[0]["next_cursor"])
-    assert unwanted["id"] not in shown(again)
-    assert len(shown(again)) == 2, "refilled from deeper"
-    assert unwanted["id"] not in shown(await page(api, mode, limit=50))
-
-
-@pytest.mark.parametrize("mode", ["ranked", "chronological"])
-@pytest.mark.parametrize("wish", [not_interested, hide])
-async def test_social_app_11727_show_less_is_listed_and_undone_in_this_session(
-    api: Client, wish: Wish, mode: str
-) -> None:
-    """Whichever way it was hidden: the same cursor shows it again."""
-    pages, unwanted = await two_pages(api, mode)
-    await wish(api, unwanted)
-    listed = (await api.call("GET", "/hidden", READER)).json()["items"]
-    assert [each["post_id"] for each in listed] == [unwanted["id"]]
-    await api.call("DELETE", f"/hidden/{unwanted['id']}", READER)
-    assert (await api.call("GET", "/hidden", READER)).json()["items"] == []
-    assert shown(await page(api, mode, cursor=pages[0]["next_cursor"])) == shown(pages[1])
-
-
-@pytest.mark.parametrize("mode", ["ranked", "chronological"])
-async def test_social_app_11727_a_mute_is_listed_and_undone_in_this_session(
-    api: Client, mode: str
-) -> None:
-    pages, unwanted = await two_pages(api, mode)
-    await mute(api, unwanted)
-    listed = (await api.call("GET", "/mutes", READER)).json()["items"]
-    assert [each["user_id"] for each in listed] == [unwanted["author"]["id"]]
-    await api.call("DELETE", f"/mutes/{unwanted['author']['id']}", READER)
-    assert shown(await page(api, mode, cursor=pages[0]["next_cursor"])) == shown(pages[1])
-
-
-async def two_pages(api: Client, mode: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Open a feed of four authors, and its second page; return them and the first item there."""
-    authors = range(20, 24)
-    await api.people(READER, *authors)
-    for author in authors:
-        await posts_of(api, author, 2)
-        await api.call("PUT", f"/follows/{author}", READER)
-    first = await page(api, mode)
-    second = await page(api, mode, cursor=first["next_cursor"])
-    return [first, second], second["items"][0]
-
-
-async def page(api: Client, mode: str, limit: int = 2, cursor: str = "") -> dict[str, Any]:
-    path = f"/feed?mode={mode}&limit={limit}" + (f"&cursor={cursor}" if cursor else "")
-    answer = await api.call("GET", path, READER)
-    assert answer.status_code == 200, answer.text
-    await api.app.state.services.effects.drain()
-    document: dict[str, Any] = answer.json()
-    return document
-
-
-def shown(page: dict[str, Any]) -> list[str]:
-    return [item["id"] for item in page["items"]]
-
-
 # ---------------------------------------------------------------------- over HTTP
-
-
-async def test_what_was_seen_goes_down_at_the_next_open_and_not_in_this_one(api: Client) -> None:
-    """The same post for days (the-algorithm#906): it goes down, not away."""
-    pages, _ = await two_pages(api, "ranked")
-    first, second = shown(pages[0]), shown(pages[1])
-    await send(api, *(event(post) for post in (*first, second[0])))
-    again = await page(api, "ranked", cursor=pages[0]["next_cursor"])
-    assert shown(again) == second, "nothing moves under the reader"
-    await page(api, "ranked")  # the memory was missing: rebuilt beside this open
-    whole = await page(api, "ranked", limit=50)
-    assert whole["degraded"] == []
-    assert set(shown(whole)[-3:]) == {*first, second[0]}
-    assert len(shown(whole)) == 8
 
 
 async def test_a_missing_memory_degrades_nothing_and_one_that_cannot_be_read_is_named(
     api: Client, redis: RedisClient
 ) -> None:
     """The feed is whole both times."""
-    await two_pages(api, "ranked")
+    await api.people(READER)
+    await posts_of(api, AUTHOR, 8)
+    await api.call("PUT", f"/follows/{AUTHOR}", READER)
     await redis.delete(keys.seen(READER))
-    assert (await page(api, "ranked"))["degraded"] == []
+    assert (await opened(api))["degraded"] == []
     await redis.delete(keys.seen(READER))
     await redis.lpush(keys.seen(READER), "no memory")
-    broken = await page(api, "ranked", limit=50)
+    broken = await opened(api)
     assert "seen_memory" in broken["degraded"]
-    assert len(shown(broken)) == 8
+    assert len(broken["items"]) == 8
+
+
+async def opened(api: Client) -> dict[str, Any]:
+    answer = await api.call("GET", "/feed?mode=ranked", READER)
+    assert answer.status_code == 200, answer.text
+    await api.app.state.services.effects.drain()
+    document: dict[str, Any] = answer.json()
+    return document
