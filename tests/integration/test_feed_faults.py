@@ -246,6 +246,17 @@ async def test_what_decides_who_may_see_what_fails_closed(
         assert (answer.status_code, named(*again)) == (200, set())
 
 
+async def test_new_posts_are_not_counted_by_what_fails(
+    world: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pill says who wrote: that too is for the page query to decide."""
+    (first, *_), _ = await scroll(world)
+    PAGE_IN_TIME.goes_wrong(world, raises, monkeypatch)
+    path = f"/api/v1/feed/updates?cursor={first['updates_cursor']}"
+    answer = await world.http.get(path, headers={"X-User-Id": str(VIEWER)})
+    assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
+
+
 async def test_a_page_query_that_finds_nothing_shows_nothing_and_says_why(
     world: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
