@@ -98,7 +98,8 @@ class SnapshotStore:
                     head.id,
                 ],
             )
-        return (unpack(there) if there else None) or snapshot
+        kept = unpack(there) if there else None
+        return snapshot if kept is None else kept  # one without rows counts, too
 
     async def read(self, viewer_id: int, snapshot_id: str, now_ms: int) -> Snapshot | None:
         """Return a snapshot; None when it has expired or cannot be read.
