@@ -3,16 +3,22 @@
 Written from the rules, not from the service's SQL, so that the two can disagree.
 """
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from storage.connections import Connection
 
-HOME_FEED = """
-WITH network AS (
+_NETWORK = """
     SELECT followee_id AS author_id FROM follows WHERE follower_id = %(viewer)s
     UNION
     SELECT %(viewer)s
-),
+"""
+_NEVER_LEFT = """
+    SELECT id AS author_id FROM users
+    EXCEPT
+    SELECT author_id FROM unfollowed WHERE viewer_id = %(viewer)s
+"""
+_FEED = """
 shut_out AS (
     SELECT blocked_id AS user_id FROM blocks WHERE blocker_id = %(viewer)s
     UNION
@@ -41,8 +47,9 @@ WHERE p.deleted_at IS NULL
       WHERE hidden.viewer_id = %(viewer)s
         AND hidden.post_id IN (p.id, original.id, quoted.id, parent.id, original_parent.id)
   )
-ORDER BY p.effective_ms DESC, p.id DESC
 """
+HOME_FEED = f"WITH network AS ({_NETWORK}), {_FEED} ORDER BY p.effective_ms DESC, p.id DESC"
+MAY_SEE = f"WITH network AS ({_NEVER_LEFT}), {_FEED} AND p.id = ANY(%(ids)s::bigint[])"
 
 
 class Entry(NamedTuple):
@@ -56,3 +63,9 @@ async def home_feed(connection: Connection, viewer_id: int) -> list[Entry]:
     """Return the whole chronological feed of a viewer, newest first."""
     rows = await connection.execute(HOME_FEED, {"viewer": viewer_id})
     return [Entry(*row) for row in await rows.fetchall()]
+
+
+async def may_see(connection: Connection, viewer_id: int, ids: Collection[int]) -> set[int]:
+    """Return those of these posts that a viewer may be shown, by anybody who was not unfollowed."""
+    rows = await connection.execute(MAY_SEE, {"viewer": viewer_id, "ids": list(ids)})
+    return {id for _, id in await rows.fetchall()}

@@ -3,7 +3,7 @@
 Lists in, pages out. The promise (P2), along one chain of cursors: no post comes twice; every post
 that existed at the open and stayed visible comes exactly once; a cursor strictly advances; a retry
 starts at the same place and never loses what the first answer held. The service must behave like
-this model; `test_paging_model.py` breaks it on purpose, `test_ranked_scroll.py` holds the service
+this model; `test_paging_model.py` breaks it on purpose, `test_scrolls.py` holds the service
 against the same histories.
 """
 
