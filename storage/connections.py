@@ -15,6 +15,7 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 from redis.asyncio import Redis
 
 from feed.errors import Unavailable
+from storage import columns
 
 Connection = psycopg.AsyncConnection[TupleRow]
 RedisClient: TypeAlias = Redis  # of bytes: no reply is decoded
@@ -113,6 +114,7 @@ class Postgres:
 
 async def _configure(connection: Connection) -> None:
     set_json_loads(orjson.loads, connection)  # media of every post: a third of the page query
+    columns.register(connection)
 
 
 def open_redis(url: str, *, timeout_s: float = 2.0, connections: int = 64) -> RedisClient:

@@ -3,13 +3,10 @@
 Only originals of authors who did not opt out; who may see them is the page query's to say.
 """
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, LiteralString
-
-import numpy as np
 
 from feed.order import Ids
+from storage.columns import id_columns
 from storage.connections import Connection, Postgres
 
 HALF_LIFE_S = 21_600
@@ -48,8 +45,9 @@ spread AS (
       JOIN users u ON u.id = p.author_id AND u.discoverable AND u.deleted_at IS NULL
      WHERE h.heated_s >= extract(epoch FROM now())
                          + %(half_life_s)s * ln(%(least)s) / ln(2::double precision))
-SELECT id, effective_ms, author_id FROM spread
- WHERE nth <= %(per_author)s ORDER BY heated_s DESC, id DESC LIMIT %(n)s
+SELECT array_agg(id), array_agg(effective_ms), array_agg(author_id) FROM (
+    SELECT id, effective_ms, author_id FROM spread
+     WHERE nth <= %(per_author)s ORDER BY heated_s DESC, id DESC LIMIT %(n)s) AS best
 """
 
 
@@ -68,32 +66,33 @@ async def popular_posts(
         "half_life_s": HALF_LIFE_S,
         "scanned": n * SCANNED,
     }
-    return await _discovered(connection, _POPULAR, values)
+    return Discovered(*await id_columns(connection, _POPULAR, values))
 
 
 _LIKED = """
-SELECT p.id, p.effective_ms, p.author_id
-  FROM (SELECT l.post_id, count(*) AS n_likers, max(l.at) AS last_at
-          FROM unnest(%(likers)b::bigint[]) AS liker (id)
-         CROSS JOIN LATERAL (
-               SELECT post_id, at FROM reactions
-                WHERE viewer_id = liker.id AND active AND kind = 'like'
-                  AND at > now() - make_interval(secs => %(within_s)s)
-                ORDER BY at DESC LIMIT %(per_liker)s) AS l
-         GROUP BY l.post_id HAVING count(*) >= %(least)s) AS liked
-  JOIN posts p ON p.id = liked.post_id AND p.deleted_at IS NULL
-              AND p.repost_of IS NULL AND p.reply_to IS NULL
-  JOIN users u ON u.id = p.author_id AND u.discoverable AND u.deleted_at IS NULL
- WHERE NOT p.author_id = ANY(%(known)b::bigint[])
- ORDER BY liked.n_likers DESC, liked.last_at DESC, p.id DESC
- LIMIT %(n)s
+SELECT array_agg(id), array_agg(effective_ms), array_agg(author_id) FROM (
+    SELECT p.id, p.effective_ms, p.author_id
+      FROM (SELECT l.post_id, count(*) AS n_likers, max(l.at) AS last_at
+              FROM unnest(%(likers)b::bigint[]) AS liker (id)
+             CROSS JOIN LATERAL (
+                   SELECT post_id, at FROM reactions
+                    WHERE viewer_id = liker.id AND active AND kind = 'like'
+                      AND at > now() - make_interval(secs => %(within_s)s)
+                    ORDER BY at DESC LIMIT %(per_liker)s) AS l
+             GROUP BY l.post_id HAVING count(*) >= %(least)s) AS liked
+      JOIN posts p ON p.id = liked.post_id AND p.deleted_at IS NULL
+                  AND p.repost_of IS NULL AND p.reply_to IS NULL
+      JOIN users u ON u.id = p.author_id AND u.discoverable AND u.deleted_at IS NULL
+     WHERE NOT p.author_id = ANY(%(known)b::bigint[])
+     ORDER BY liked.n_likers DESC, liked.last_at DESC, p.id DESC
+     LIMIT %(n)s) AS best
 """
 
 
 async def liked_by(
     connection: Connection,
-    likers: Sequence[int],
-    known: Sequence[int],
+    likers: Ids,
+    known: Ids,
     *,
     n: int,
     per_liker: int,
@@ -105,23 +104,14 @@ async def liked_by(
     Looks at the last `per_liker` likes of each; leaves out the posts of authors in `known`.
     """
     values = {
-        "likers": list(likers),
-        "known": list(known),
+        "likers": likers,
+        "known": known,
         "n": n,
         "per_liker": per_liker,
         "least": least,
         "within_s": within_s,
     }
-    return await _discovered(connection, _LIKED, values)
-
-
-async def _discovered(
-    connection: Connection, query: LiteralString, values: Mapping[str, Any]
-) -> Discovered:
-    async with connection.cursor(binary=True) as cursor:
-        await cursor.execute(query, values)
-        rows = np.array(await cursor.fetchall(), dtype=np.int64).reshape(-1, 3)
-    return Discovered(*rows.T)
+    return Discovered(*await id_columns(connection, _LIKED, values))
 
 
 class PostgresDiscovery:
@@ -145,8 +135,8 @@ class PostgresDiscovery:
         async with self._postgres.connection() as connection:
             return await liked_by(
                 connection,
-                likers.tolist(),
-                known.tolist(),
+                likers,
+                known,
                 n=n,
                 per_liker=LIKES_LOOKED_AT,
                 least=LIKERS_NEEDED,

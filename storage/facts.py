@@ -1,9 +1,7 @@
 """What is known of a viewer when a feed is opened, in one query on the primary."""
 
-import numpy as np
-
-from feed.order import Ids
 from feed.query import Viewer
+from storage.columns import ids_of, numbers_of
 from storage.connections import Connection, Postgres
 
 _FACTS = """
@@ -39,12 +37,12 @@ async def load_viewer(connection: Connection, viewer_id: int, *, half_life_s: fl
     return Viewer(
         id=viewer_id,
         reads_lists=reads_lists,
-        followees=_ids(followees),
-        pulled=_ids(pulled),
-        hidden_authors=_ids(hidden),
-        unfollowed=_ids(unfollowed),
-        engaged_authors=_ids(engaged),
-        strength=np.array(strength or [], dtype=np.float64),
+        followees=ids_of(followees),
+        pulled=ids_of(pulled),
+        hidden_authors=ids_of(hidden),
+        unfollowed=ids_of(unfollowed),
+        engaged_authors=ids_of(engaged),
+        strength=numbers_of(strength),
     )
 
 
@@ -60,7 +58,3 @@ class PostgresViewers:
         """Load what is known of a viewer, as `load_viewer` does."""
         async with self._postgres.connection() as connection:
             return await load_viewer(connection, viewer_id, half_life_s=self._half_life_s)
-
-
-def _ids(values: list[int] | None) -> Ids:
-    return np.array(values or [], dtype=np.int64)

@@ -14,6 +14,7 @@ from redis.commands.core import AsyncScript
 
 from feed.seen import Seen
 from storage import keys
+from storage.columns import id_columns
 from storage.connections import Connection, Guard, Postgres, RedisClient, translated_errors
 from storage.locks import try_slot
 
@@ -145,9 +146,10 @@ WITH latest AS (
      WHERE e.type = 'impression' AND e.at > now() - make_interval(secs => %(memory_s)s)
      ORDER BY e.at DESC LIMIT %(kept)s
 )
-SELECT p.id, p.author_id, floor(extract(epoch FROM latest.at))::bigint
-  FROM latest JOIN posts p ON p.id = latest.post_id
- ORDER BY latest.at
+SELECT array_agg(id), array_agg(author_id), array_agg(at_s) FROM (
+    SELECT p.id, p.author_id, floor(extract(epoch FROM latest.at))::bigint AS at_s
+      FROM latest JOIN posts p ON p.id = latest.post_id
+     ORDER BY latest.at) AS impression
 """
 SCAN = 10
 """So many events a day are looked at for each impression that is kept."""
@@ -158,10 +160,7 @@ async def latest_impressions(
 ) -> Seen:
     """Return the latest impressions of a viewer that the log holds, the oldest first."""
     values = {"viewer": viewer_id, "kept": kept, "scan": SCAN * kept, "memory_s": memory_s}
-    async with connection.cursor(binary=True) as cursor:
-        await cursor.execute(_LATEST, values)
-        rows = np.array(await cursor.fetchall(), dtype=np.int64).reshape(-1, 3)
-    return Seen(rows[:, 0], rows[:, 1], rows[:, 2])
+    return Seen(*await id_columns(connection, _LATEST, values))
 
 
 SLOTS = "seen"

@@ -73,8 +73,8 @@ async def record_served(connection: Connection, page: ServedPage) -> None:
             page.part,
             page.chain_start,
             page.position,
-            page.chain.ids.tolist(),
-            page.chain.shows.tolist(),
+            page.chain.ids,
+            page.chain.shows,
             page.ranker,
         ),
     )

@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 from math import ceil
 
-import numpy as np
-
 from feed.candidates import FORMATS, Gaps, empty_ids
 from feed.order import Ids, Key
+from storage.columns import id_columns
 from storage.connections import Connection, Postgres
 
 # The newest few of each author come first: nothing below the nth newest of those can be among the n
@@ -34,17 +33,18 @@ WITH gap AS MATERIALIZED (
      UNION ALL SELECT %(down_to_ms)s, %(down_to_id)s
      ORDER BY 1 DESC, 2 DESC LIMIT 1
 )
-SELECT p.id, p.effective_ms
-  FROM gap
- CROSS JOIN LATERAL (
-       SELECT id, effective_ms FROM posts
-        WHERE author_id = gap.author_id AND deleted_at IS NULL
-          AND (effective_ms, id) <= (gap.ms, gap.id)
-          AND (effective_ms, id) >= ((SELECT effective_ms FROM down_to), (SELECT id FROM down_to))
-        ORDER BY effective_ms DESC, id DESC
-        LIMIT (SELECT %(n)s)) AS p
- ORDER BY p.effective_ms DESC, p.id DESC
- LIMIT %(n)s
+SELECT array_agg(id), array_agg(effective_ms) FROM (
+    SELECT p.id, p.effective_ms
+      FROM gap
+     CROSS JOIN LATERAL (
+           SELECT id, effective_ms FROM posts
+            WHERE author_id = gap.author_id AND deleted_at IS NULL
+              AND (effective_ms, id) <= (gap.ms, gap.id)
+              AND (effective_ms, id) >= (SELECT effective_ms, id FROM down_to)
+            ORDER BY effective_ms DESC, id DESC
+            LIMIT (SELECT %(n)s)) AS p
+     ORDER BY p.effective_ms DESC, p.id DESC
+     LIMIT %(n)s) AS newest
 """
 FEW = 4
 """So many authors are read at once: looking twice would cost more than it spares."""
@@ -58,18 +58,16 @@ async def newest_posts(connection: Connection, gaps: Gaps, down_to: Key, n: int)
     An author in two gaps gives each post once or twice; the merge keeps one.
     """
     values = {
-        "authors": gaps.authors.tolist(),
-        "ms": gaps.ms.tolist(),
-        "ids": gaps.ids.tolist(),
+        "authors": gaps.authors,
+        "ms": gaps.ms,
+        "ids": gaps.ids,
         "down_to_ms": down_to.ms,
         "down_to_id": down_to.id,
         "n": n,
         "first": 0 if len(gaps) <= FEW else ceil(2 * n / len(gaps)),
     }
-    async with connection.cursor(binary=True) as cursor:
-        await cursor.execute(_NEWEST, values)
-        rows = np.array(await cursor.fetchall(), dtype=np.int64).reshape(-1, 2)
-    return rows[:, 0], rows[:, 1]
+    ids, ms = await id_columns(connection, _NEWEST, values)
+    return ids, ms
 
 
 class PostgresTimelines:
@@ -93,16 +91,21 @@ class PostgresTimelines:
 
 
 _SIGNALS = """
-SELECT coalesce(p.author_id, 0),
-       CASE WHEN p.body = '' AND p.media = '[]' THEN coalesce(p.repost_of, p.id) ELSE wanted.id END,
-       coalesce(array_position(%(formats)s, p.format), 1) - 1,
-       greatest(s.likes, 0), greatest(s.comments, 0), greatest(s.reposts, 0),
-       coalesce(extract(epoch FROM u.created_at) * 1000, 0)::bigint
-  FROM unnest(%(ids)b::bigint[]) WITH ORDINALITY AS wanted(id, place)
-  LEFT JOIN posts p ON p.id = wanted.id AND p.deleted_at IS NULL
-  LEFT JOIN post_stats s ON s.post_id = p.id
-  LEFT JOIN users u ON u.id = p.author_id
- ORDER BY wanted.place
+SELECT array_agg(author), array_agg(original), array_agg(format::bigint), array_agg(likes::bigint),
+       array_agg(comments::bigint), array_agg(reposts::bigint), array_agg(author_since_ms)
+  FROM (
+    SELECT coalesce(p.author_id, 0) AS author,
+           CASE WHEN p.body = '' AND p.media = '[]' THEN coalesce(p.repost_of, p.id)
+                ELSE wanted.id END AS original,
+           coalesce(array_position(%(formats)s, p.format), 1) - 1 AS format,
+           greatest(s.likes, 0) AS likes, greatest(s.comments, 0) AS comments,
+           greatest(s.reposts, 0) AS reposts,
+           coalesce(extract(epoch FROM u.created_at) * 1000, 0)::bigint AS author_since_ms
+      FROM unnest(%(ids)b::bigint[]) WITH ORDINALITY AS wanted(id, place)
+      LEFT JOIN posts p ON p.id = wanted.id AND p.deleted_at IS NULL
+      LEFT JOIN post_stats s ON s.post_id = p.id
+      LEFT JOIN users u ON u.id = p.author_id
+     ORDER BY wanted.place) AS signal
 """
 
 
@@ -125,7 +128,5 @@ class Signals:
 
 async def load_signals(connection: Connection, ids: Ids) -> Signals:
     """Load the signals of these posts (n,)."""
-    async with connection.cursor(binary=True) as cursor:
-        await cursor.execute(_SIGNALS, {"formats": list(FORMATS), "ids": ids.tolist()})
-        rows = np.array(await cursor.fetchall(), dtype=np.int64).reshape(-1, 7)
-    return Signals(*rows.T)
+    values = {"formats": list(FORMATS), "ids": ids}
+    return Signals(*await id_columns(connection, _SIGNALS, values))
