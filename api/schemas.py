@@ -16,6 +16,7 @@ from pydantic import (
 
 from api.parameters import Id, Text, Time, time_text
 from storage.authored import Post
+from storage.page import PostRow
 
 BODY_MAX = 10_000
 MEDIA_MAX = 10
@@ -198,7 +199,7 @@ Line = Annotated[
 ]
 
 
-def post_document(post: Post) -> dict[str, Any]:
+def post_document(post: Post | PostRow) -> dict[str, Any]:
     """Write a post as every answer shows it; a feed item adds how it came to be shown."""
     return {
         "id": str(post.id),

@@ -3,36 +3,28 @@
 Whatever a cache said before, a post leaves the service through this query only.
 """
 
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
-from psycopg.rows import class_row
+from psycopg.rows import args_row
 
 from feed.order import Ids, Mask
-from storage.authored import Post
 from storage.connections import Connection, Postgres
 
 # Every id involved is checked: the post and its author (the reposter, for a repost), the original,
 # what a reposted quote quotes, and what either replies to. A reply outlives what it replied to.
 _VISIBLE = """
-WITH wanted AS (
-    SELECT id, must_follow, place
-      FROM unnest(%(ids)b::bigint[], %(must_follow)b::bool[]) WITH ORDINALITY
-        AS w(id, must_follow, place))
-SELECT p.id, p.effective_ms AS ms, p.author_id, author.name AS author_name, p.body, p.format,
-       p.media, p.lang, p.created_at, p.edited_at, p.repost_of, p.reply_to,
-       coalesce(s.likes, 0) AS likes, coalesce(s.comments, 0) AS comments,
-       coalesce(s.reposts, 0) AS reposts,
+SELECT p.id, p.author_id, author.name, p.body, p.format, p.media, p.lang, p.created_at,
+       p.edited_at, p.repost_of, p.reply_to,
+       coalesce(s.likes, 0), coalesce(s.comments, 0), coalesce(s.reposts, 0),
        EXISTS (SELECT FROM reactions r WHERE r.viewer_id = %(viewer)s AND r.post_id = p.id
-                  AND r.kind = 'like' AND r.active) AS liked,
+                  AND r.kind = 'like' AND r.active),
        EXISTS (SELECT FROM engagements e WHERE e.viewer_id = %(viewer)s AND e.post_id = p.id
-                  AND e.type = 'impression' AND e.day > current_date - 7) AS seen,
-       follows.followee_id IS NOT NULL OR p.author_id = %(viewer)s AS in_network,
-       original.author_id AS original_author_id, original_author.name AS original_author_name,
-       original.body AS original_body, original.format AS original_format,
-       original.media AS original_media, original.created_at AS original_created_at
-  FROM wanted
+                  AND e.type = 'impression' AND e.day > current_date - 7),
+       p.effective_ms, follows.followee_id IS NOT NULL OR p.author_id = %(viewer)s,
+       original.author_id, original_author.name, original.body, original.format,
+       original.media, original.created_at
+  FROM unnest(%(ids)b::bigint[]) WITH ORDINALITY AS wanted(id, place)
   JOIN posts p ON p.id = wanted.id
   JOIN users author ON author.id = p.author_id
   LEFT JOIN post_stats s ON s.post_id = p.id
@@ -51,7 +43,7 @@ SELECT p.id, p.effective_ms AS ms, p.author_id, author.name AS author_name, p.bo
    AND (p.repost_of IS NULL OR (original.id IS NOT NULL AND original.deleted_at IS NULL))
    AND quoted.deleted_at IS NULL
    AND (p.author_id = %(viewer)s OR follows.followee_id IS NOT NULL
-        OR (NOT wanted.must_follow
+        OR (wanted.id = ANY(%(discovered)b::bigint[])
             AND NOT EXISTS (SELECT FROM unfollowed
                              WHERE viewer_id = %(viewer)s AND author_id = p.author_id)))
    AND NOT EXISTS (SELECT FROM blocks
@@ -67,10 +59,29 @@ SELECT p.id, p.effective_ms AS ms, p.author_id, author.name AS author_name, p.bo
 """
 
 
-@dataclass(frozen=True, kw_only=True)
-class PostRow(Post):
-    """One post as this viewer may see it; the original_… fields are set for a repost."""
+class PostRow(NamedTuple):
+    """One post as this viewer may see it; the original_… fields are set for a repost.
 
+    In the order in which the query selects: a tuple is made in a tenth of the time of a dataclass,
+    and a page makes thirty.
+    """
+
+    id: int
+    author_id: int
+    author_name: str
+    body: str
+    format: str
+    media: list[dict[str, Any]]
+    lang: str | None
+    created_at: datetime
+    edited_at: datetime | None
+    repost_of: int | None
+    reply_to: int | None
+    likes: int
+    comments: int
+    reposts: int
+    liked: bool
+    seen: bool
     ms: int
     in_network: bool
     original_author_id: int | None
@@ -99,8 +110,8 @@ async def visible_posts(
     `must_follow` (n,) says which are in-network: those go when their author is not followed now;
     others go when their author was followed once, and is not any more.
     """
-    values = {"viewer": viewer_id, "ids": ids.tolist(), "must_follow": must_follow.tolist()}
-    async with connection.cursor(row_factory=class_row(PostRow), binary=True) as cursor:
+    values = {"viewer": viewer_id, "ids": ids, "discovered": ids[~must_follow]}
+    async with connection.cursor(row_factory=args_row(PostRow), binary=True) as cursor:
         await cursor.execute(_VISIBLE, values)
         return await cursor.fetchall()
 
