@@ -72,15 +72,24 @@ def query_is(*names: str) -> Any:
     known = frozenset(names)
 
     async def check(request: Request) -> None:
-        given = [name for name, _ in request.query_params.multi_items()]
-        unknown = sorted(set(given) - known)
-        if unknown:
-            raise Invalid(f"Unknown query parameter: {unknown[0][:80]!r}.")
-        if len(given) != len(set(given)):
-            raise Invalid("A query parameter is given more than once.")
+        refuse_unknown(request, known)
 
     checked: Callable[[Request], Awaitable[None]] = check
     return Depends(checked)
+
+
+def refuse_unknown(request: Request, known: frozenset[str]) -> None:
+    """Refuse a query that says anything else, or anything twice.
+
+    Raises:
+        Invalid: It does.
+    """
+    given = [name for name, _ in request.query_params.multi_items()]
+    unknown = sorted(set(given) - known)
+    if unknown:
+        raise Invalid(f"Unknown query parameter: {unknown[0][:80]!r}.")
+    if len(given) != len(set(given)):
+        raise Invalid("A query parameter is given more than once.")
 
 
 def log_fields(request: Request) -> dict[str, Any]:

@@ -4,12 +4,16 @@ import asyncio
 from typing import Annotated, Any
 from uuid import uuid4
 
+import orjson
 from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel
+from starlette.responses import Response
 
 from api.deadline import within
-from api.deps import Asking, Now, Services, Wired, log_fields, query_is
+from api.deps import Asking, Services, Wired, log_fields, now, query_is, services_of
 from api.explain import snapshot_document
 from api.parameters import PageLimit, epoch_ms, time_of, time_text
+from api.plain import PlainRoute
 from api.reasons import reason
 from api.schemas import post_document
 from feed.mode import CONTROL, decide_mode
@@ -26,25 +30,27 @@ router = APIRouter(tags=["feed"])
 CursorText = Annotated[str, Query(description="`next_cursor` of the page before")]
 
 
-@router.get("/feed", dependencies=[query_is("mode", "limit", "cursor")])
-async def feed(
-    request: Request,
-    caller: Asking,
-    services: Wired,
-    now: Now,
-    mode: Mode | None = None,
-    limit: PageLimit | None = None,
-    cursor: CursorText | None = None,
-) -> dict[str, Any]:
+class FeedQuery(BaseModel):
+    """Which page of which feed."""
+
+    mode: Mode | None = None
+    limit: PageLimit | None = None
+    cursor: CursorText | None = None
+
+
+async def feed(request: Request, caller: Asking, query: Annotated[FeedQuery, Query()]) -> Response:
     """Open a feed, or with a cursor give its next page."""
+    services = await services_of(request)
     settings = services.settings
-    size = min(limit or settings.page_limit, settings.page_limit_max)
-    now_ms = epoch_ms(now)
+    size = min(query.limit or settings.page_limit, settings.page_limit_max)
+    now_ms = epoch_ms(await now())
     trace = Trace()
-    if cursor is None:
-        reading = _opened(services, caller.user_id, mode, size, now_ms, trace)
+    if query.cursor is None:
+        reading = _opened(services, caller.user_id, query.mode, size, now_ms, trace)
     else:
-        place = services.cursors.read(cursor, viewer_id=caller.user_id, requested=mode or "")
+        place = services.cursors.read(
+            query.cursor, viewer_id=caller.user_id, requested=query.mode or ""
+        )
         reading = services.home_feed.next(place, size, now_ms, trace)
     try:
         page = await within(settings.budget_ms / 1000, reading)
@@ -52,11 +58,15 @@ async def feed(
         services.feed_metrics.count(trace)
         log_fields(request).update(_stages(trace))
     log_fields(request).update(_line(page))
-    return {
+    document = {
         **_document(services, page),
         "snapshot": _snapshot(page, now_ms, settings),
         "request_id": request.state.request_id,
     }
+    return Response(orjson.dumps(document), media_type="application/json")
+
+
+router.add_api_route("/feed", feed, response_model=dict[str, Any], route_class_override=PlainRoute)
 
 
 @router.get("/feed/updates", dependencies=[query_is("cursor")])
