@@ -16,7 +16,6 @@ from importlib import resources
 import numpy as np
 from redis.commands.core import AsyncScript
 
-from feed.candidates import empty_ids
 from feed.errors import Unavailable
 from feed.order import Ids, newest_first
 from storage.connections import Guard, RedisClient, translated_errors
@@ -62,7 +61,8 @@ class Feeds:
         with self._guard():
             async with self._redis.pipeline(transaction=False) as pipe:
                 for key in keys:
-                    pipe.zrange(key, 0, -1, withscores=True, score_cast_func=float)
+                    # As text, flat: the driver's own pairs would be taken apart again (`_parse`).
+                    pipe.execute_command("ZRANGE", key, 0, -1, "WITHSCORES")
                 answers = await pipe.execute()
         return [_parse(raw) for raw in answers]
 
@@ -194,12 +194,13 @@ def _script(redis: RedisClient, name: str) -> AsyncScript:
     return redis.register_script(text)
 
 
-def _parse(raw: list[tuple[bytes, float]]) -> CachedList | None:
-    if not raw or raw[0][0] != READY:
+def _parse(raw: list[bytes]) -> CachedList | None:
+    """Read member, score, member, score, ... of a sorted set, its sentinel first."""
+    if not raw or raw[0] != READY:
         return None
-    floor = raw[0][1]
-    ids = np.array([int(member) for member, _ in raw[1:]], dtype=np.int64)
-    ms = np.array([score for _, score in raw[1:]], dtype=np.float64).astype(np.int64)
+    floor = None if raw[1] == b"-inf" else int(raw[1])
+    # One pass in C over the text of all of them: a third of the time of an int() each.
+    numbers = np.fromstring(b" ".join(raw[2:]), dtype=np.int64, sep=" ")
+    ids, ms = numbers[::2], numbers[1::2]
     rows = newest_first(ms, ids)
-    floor_ms = None if floor == -np.inf else int(floor)
-    return CachedList(ids[rows] if len(ids) else empty_ids(), ms[rows], floor_ms)
+    return CachedList(ids[rows], ms[rows], floor)
