@@ -2,6 +2,7 @@
 
 import logging
 import re
+from functools import cache
 from time import perf_counter
 from typing import Any
 from uuid import uuid4
@@ -34,21 +35,22 @@ class RequestMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         """Register the metrics in `registry`."""
         labels = ("method", "route", "status")
-        self._requests = Counter(
-            "foryou_http_requests", "Requests answered", labels, registry=registry
-        )
-        self._seconds = Histogram(
+        requests = Counter("foryou_http_requests", "Requests answered", labels, registry=registry)
+        seconds = Histogram(
             "foryou_http_request_seconds",
             "Time to answer",
             ("method", "route"),
             registry=registry,
             buckets=(0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5),
         )
+        # A metric checks the labels it is asked for; each set of them is asked for once.
+        self._requests = cache(requests.labels)
+        self._seconds = cache(seconds.labels)
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count one answered request."""
-        self._requests.labels(method, route, str(status)).inc()
-        self._seconds.labels(method, route).observe(seconds)
+        self._requests(method, route, str(status)).inc()
+        self._seconds(method, route).observe(seconds)
 
 
 class RequestLine:

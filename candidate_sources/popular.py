@@ -6,6 +6,7 @@ from typing import Protocol
 import numpy as np
 
 from feed.candidates import Found, Gaps
+from feed.order import among
 from feed.query import Query
 from storage.discovery import Discovered
 
@@ -41,7 +42,7 @@ class Popular:
     async def find(self, query: Query) -> Found:
         """Return the hottest posts (at most n,) of authors that this viewer does not know."""
         found = await self._fresh()
-        rows = np.flatnonzero(~np.isin(found.authors, query.viewer.known))
+        rows = np.flatnonzero(~among(found.authors, query.viewer.known))
         return Found(found.ids[rows], found.ms[rows], self.name)
 
     def unknown(self, query: Query) -> Gaps:

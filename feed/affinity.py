@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from feed.order import Ids
+from feed.order import Ids, among
 from feed.query import Viewer
 
 HALF_STRENGTH = 5.0
@@ -21,7 +21,7 @@ def affinity(strength: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 def affinity_to(viewer: Viewer, authors: Ids) -> npt.NDArray[np.float64]:
     """Return the viewer's affinity (n,) to each of these authors (n,)."""
-    follows = np.isin(authors, viewer.followees)
+    follows = among(authors, viewer.followees)
     strength = np.where(follows, FOLLOW_STRENGTH, 0.0)
     if len(viewer.engaged_authors):
         at = np.searchsorted(viewer.engaged_authors, authors)

@@ -35,6 +35,9 @@ SOURCE_CODE = {name: code for code, name in enumerate(SOURCES)}
 OUT_OF_NETWORK = (SOURCE_CODE["popular"], SOURCE_CODE["network_likes"])
 """Codes of the sources that find posts of authors whom the viewer does not follow."""
 
+IN_NETWORK = np.isin(np.arange(len(SOURCES)), OUT_OF_NETWORK, invert=True)
+"""Of each code: whether that source finds posts of followed authors only."""
+
 
 def empty_ids() -> Ids:
     """Return an id column of length 0."""
@@ -179,6 +182,8 @@ def with_discoveries(candidates: Candidates, found: list[Found], n: int) -> Cand
         All rows, newest first, each post once; the column out_of_network (rows,) tells them apart.
     """
     ids, ms, source = _end_to_end(found)
+    if not len(ids):
+        return candidates.with_columns({"out_of_network": np.zeros(len(candidates), np.bool_)})
     _, first = np.unique(ids, return_index=True)
     new = np.sort(first[~np.isin(ids[first], candidates.ids)])[:n]
     all_ids = np.concatenate([candidates.ids, ids[new]])

@@ -29,6 +29,18 @@ def newest_first(ms: Ids, ids: Ids) -> Rows:
     return np.lexsort((ids, ms))[::-1]
 
 
+def among(values: Ids, known: Ids) -> Mask:
+    """Mark the values (n,) that are in `known` (k,), which is sorted.
+
+    >>> among(np.array([3, 4]), np.array([1, 3])).tolist()
+    [True, False]
+    """
+    if not len(known):
+        return np.zeros(len(values), dtype=np.bool_)
+    at = np.minimum(np.searchsorted(known, values), len(known) - 1)
+    return np.asarray(known[at] == values)
+
+
 def below(ms: Ids, ids: Ids, key: Key) -> Mask:
     """Mark the rows (n,) whose place is strictly older than `key`."""
     return np.asarray((ms < key.ms) | ((ms == key.ms) & (ids < key.id)))

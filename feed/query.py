@@ -1,6 +1,7 @@
 """The query: one viewer asking for one page, with what is known of the viewer."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -46,12 +47,12 @@ class Viewer:
         """The followees who are read from Postgres."""
         return empty_ids() if self.reads_lists else self.followees
 
-    @property
+    @cached_property
     def authors(self) -> Ids:
         """Whose posts are in-network: the followees and the viewer, sorted."""
         return np.union1d(self.followees, np.array([self.id], dtype=np.int64))
 
-    @property
+    @cached_property
     def known(self) -> Ids:
         """Whose posts are no discovery: in-network, hidden, or left behind; sorted."""
         return np.union1d(self.authors, np.union1d(self.hidden_authors, self.unfollowed))

@@ -3,8 +3,6 @@
 The api makes a trace for each feed request, and logs and counts it whatever became of the request.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
 
@@ -25,20 +23,33 @@ class Trace:
     n_candidates: int = 0
     building: bool = False
 
-    @contextmanager
-    def timed(self, stage: str) -> Iterator[None]:
+    def timed(self, stage: str) -> "_Timed":
         """Add the wall time of the block to `stage`, which is unfinished until it ends well."""
-        start = perf_counter()
-        self.unfinished.append(stage)
-        try:
-            yield
-            self.unfinished.remove(stage)
-        finally:
-            spent_ms = (perf_counter() - start) * 1000
-            self.stage_ms[stage] = self.stage_ms.get(stage, 0.0) + spent_ms
+        return _Timed(self, stage)
 
     def skip(self, stage: str) -> None:
         """Note that a stage failed, and that the request goes on without it."""
         self.degraded.append(stage)
         if stage in self.unfinished:
             self.unfinished.remove(stage)
+
+
+class _Timed:
+    """A block that is timed: there are twenty in a request, so it is no generator."""
+
+    __slots__ = ("_stage", "_start", "_trace")
+
+    def __init__(self, trace: Trace, stage: str) -> None:
+        self._trace = trace
+        self._stage = stage
+
+    def __enter__(self) -> None:
+        self._trace.unfinished.append(self._stage)
+        self._start = perf_counter()
+
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        trace, stage = self._trace, self._stage
+        spent_ms = (perf_counter() - self._start) * 1000
+        trace.stage_ms[stage] = trace.stage_ms.get(stage, 0.0) + spent_ms
+        if error is None:
+            trace.unfinished.remove(stage)

@@ -4,7 +4,7 @@ import numpy as np
 
 from feed.candidates import Candidates
 from feed.chain import Chain
-from feed.order import Mask
+from feed.order import Mask, among
 from feed.query import Query
 
 
@@ -25,7 +25,7 @@ class HiddenAuthors:
 
     def keep(self, query: Query, candidates: Candidates) -> Mask:
         """Return a mask (n,) of the posts by other authors."""
-        return ~np.isin(candidates["author"], query.viewer.hidden_authors)
+        return ~among(candidates["author"], query.viewer.hidden_authors)
 
 
 class Unfollowed:
@@ -35,7 +35,7 @@ class Unfollowed:
 
     def keep(self, query: Query, candidates: Candidates) -> Mask:
         """Return a mask (n,) of the posts by followees and by the viewer, and of discoveries."""
-        followed = np.isin(candidates["author"], query.viewer.authors)
+        followed = among(candidates["author"], query.viewer.authors)
         return np.asarray(followed | candidates["out_of_network"])
 
 
@@ -47,6 +47,8 @@ class Doubles:
     def keep(self, query: Query, candidates: Candidates) -> Mask:
         """Return a mask (n,) of what is in-network, or to be found there nowhere."""
         outside, originals = candidates["out_of_network"], candidates["original"]
+        if not outside.any():
+            return ~outside
         return np.asarray(~outside | ~np.isin(originals, originals[~outside]))
 
 
@@ -61,6 +63,8 @@ class NotServed:
 
     def keep(self, query: Query, candidates: Candidates) -> Mask:
         """Return a mask (n,) of what is new to this chain; works without hydrated columns too."""
+        if not len(self._chain):
+            return np.ones(len(candidates), dtype=np.bool_)
         shows = candidates.columns.get("original", candidates.ids)
         served = np.isin(candidates.ids, self._chain.ids)
         return np.asarray(~(served | np.isin(shows, self._chain.originals)))

@@ -13,6 +13,7 @@ import asyncio
 import logging
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -235,8 +236,8 @@ def _filtered(each: Filter, query: Query, candidates: Candidates, trace: Trace) 
     except Exception as error:
         skipped(each.name, error, trace)
         return candidates
-    trace.dropped[each.name] = int(len(mask) - mask.sum())
-    return candidates.take(mask)
+    trace.dropped[each.name] = n_dropped = len(mask) - int(np.count_nonzero(mask))
+    return candidates.take(mask) if n_dropped else candidates
 
 
 def _ordered(scorer: Scorer, candidates: Candidates, now_ms: int, trace: Trace) -> Candidates:
@@ -274,17 +275,21 @@ def _ruled(rule: Rule, candidates: Candidates, trace: Trace) -> Candidates:
 
 def _checked_rows(ruled: Candidates, candidates: Candidates) -> Candidates:
     """Refuse a rule that doubles, invents or loses rows, or scores; folded ones are not lost."""
-    folded = [post for group in ruled.columns.get("folded", ()) for post in group]
-    rows = [*ruled.ids.tolist(), *folded]
-    given = [
-        *candidates.ids.tolist(),
-        *(p for g in candidates.columns.get("folded", ()) for p in g),
-    ]
-    if sorted(rows) != sorted(given):
+    if ruled is candidates:
+        return ruled
+    if not np.array_equal(np.sort(_posts(ruled)), np.sort(_posts(candidates))):
         raise ValueError("a rule that does not return the rows it was given")
     if "score" in ruled.columns:
         _check_scores(ruled["score"], len(ruled))
     return ruled
+
+
+def _posts(candidates: Candidates) -> Ids:
+    """Return all posts of a list (m,), folded ones too."""
+    folded = candidates.columns.get("folded")
+    if folded is None:
+        return candidates.ids
+    return np.concatenate([candidates.ids, np.fromiter(chain.from_iterable(folded), np.int64)])
 
 
 def skipped(stage: str, error: Exception, trace: Trace) -> None:

@@ -9,11 +9,11 @@ from typing import Protocol
 
 import numpy as np
 
-from feed.candidates import OUT_OF_NETWORK, SOURCES
+from feed.candidates import IN_NETWORK, SOURCES
 from feed.errors import Unavailable
 from feed.order import Ids, Key, Mask
 from mixer.page import Item
-from snapshots.snapshot import Snapshot
+from snapshots.snapshot import Codes, Snapshot
 from storage.page import PostRow
 
 SPARE = 5
@@ -57,9 +57,12 @@ class Safety:
         row, last = start, min(len(snapshot), start + self._scan)
         while row < last and len(items) <= limit:
             end = min(last, row + limit + 1 - len(items) + SPARE)
-            visible = await self._visible_rows(viewer_id, snapshot, row, end)
-            found = (_item(snapshot, each, visible) for each in range(row, end))
-            items += [item for item in found if item]
+            groups = snapshot.groups(row, end)
+            visible = await self._visible_rows(viewer_id, groups, snapshot.sources[row:end])
+            sources = snapshot.sources[row:end].tolist()
+            for place, (group, source) in enumerate(zip(groups, sources, strict=True), start=row):
+                if posts := [visible[post] for post in group if post in visible]:
+                    items.append(_item(posts, SOURCES[source], place))
             row = end
         # One row more than fits says where the next page begins, and that there is one.
         return items[:limit], items[limit].position if len(items) > limit else row
@@ -100,12 +103,11 @@ class Safety:
         return await self._checked(viewer_id, ids, np.ones(len(ids), dtype=np.bool_))
 
     async def _visible_rows(
-        self, viewer_id: int, snapshot: Snapshot, row: int, end: int
+        self, viewer_id: int, groups: list[list[int]], sources: Codes
     ) -> dict[int, PostRow]:
-        groups = [snapshot.group(each) for each in range(row, end)]
+        """Ask for the posts of all groups (n of them) that were found by these sources (n,)."""
         ids = np.array([post for group in groups for post in group], dtype=np.int64)
-        inside = np.isin(snapshot.sources[row:end], OUT_OF_NETWORK, invert=True)
-        must_follow = np.repeat(inside, [len(group) for group in groups])
+        must_follow = np.repeat(IN_NETWORK[sources], [len(group) for group in groups])
         posts = await self._checked(viewer_id, ids, must_follow)
         return {post.id: post for post in posts}
 
@@ -118,13 +120,10 @@ class Safety:
         return posts
 
 
-def _item(snapshot: Snapshot, row: int, visible: dict[int, PostRow]) -> Item | None:
-    """Show a row by the best of its posts that is visible, or not at all."""
-    posts = [visible[post] for post in snapshot.group(row) if post in visible]
-    if not posts:
-        return None
+def _item(posts: list[PostRow], source: str, row: int) -> Item:
+    """Show a row by the best of its posts that are visible."""
     reposts = sorted((post for post in posts if post.is_repost), key=_place, reverse=True)
-    return Item(posts[0], SOURCES[snapshot.sources[row]], row, tuple(reposts))
+    return Item(posts[0], source, row, tuple(reposts))
 
 
 def _place(post: PostRow) -> Key:

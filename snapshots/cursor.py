@@ -6,9 +6,8 @@ text for each cursor, so that no character of it can be changed.
 
 import base64
 import binascii
-import hashlib
 import hmac
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Literal
 
 import orjson
@@ -57,7 +56,7 @@ class CursorSigner:
     def write(self, cursor: Cursor) -> str:
         """Return the text of a cursor."""
         key = cursor.key and list(cursor.key)
-        payload = orjson.dumps({**asdict(cursor), "key": key, "v": VERSION})
+        payload = orjson.dumps({**vars(cursor), "key": key, "v": VERSION})
         return _encode(payload + _signature(self._keys[0], payload))
 
     def read(self, text: str, *, viewer_id: int, requested: str | None) -> Cursor:
@@ -113,7 +112,7 @@ def cursor_keys(settings: Settings) -> list[str]:
 
 
 def _signature(key: bytes, payload: bytes) -> bytes:
-    return hmac.new(key, payload, hashlib.sha256).digest()[:SIGNATURE_BYTES]
+    return hmac.digest(key, payload, "sha256")[:SIGNATURE_BYTES]
 
 
 def _encode(raw: bytes) -> str:

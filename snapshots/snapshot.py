@@ -1,13 +1,13 @@
 """A snapshot: the ordered ids of one opening of a feed, frozen, packed into a few kilobytes."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import orjson
 
-from feed.candidates import empty_ids
 from feed.order import Ids, Key
 
 VERSION = 2
@@ -53,22 +53,33 @@ class Snapshot:
 
     def group(self, row: int) -> list[int]:
         """Return the posts that can stand for a row, the best first."""
-        folded = self.folded[self.starts[row] : self.starts[row + 1]]
-        return [int(self.ids[row]), *folded.tolist()]
+        (group,) = self.groups(row, row + 1)
+        return group
+
+    def groups(self, start: int, end: int) -> list[list[int]]:
+        """Return the groups of the rows from `start` to `end`."""
+        starts = self.starts[start : end + 1].tolist()
+        folded, first = self.folded[starts[0] : starts[-1]].tolist(), starts[0]
+        return [
+            [post, *folded[begin - first : after - first]]
+            for post, begin, after in zip(
+                self.ids[start:end].tolist(), starts[:-1], starts[1:], strict=True
+            )
+        ]
 
 
 def slate_columns(folded: list[tuple[int, ...]]) -> tuple[Ids, Ids]:
     """Lay out tuples of folded posts (n of them) as one column and its n + 1 starts."""
-    lengths = np.array([0, *(len(each) for each in folded)], dtype=np.int64)
-    flat = [post for each in folded for post in each]
-    return np.array(flat, dtype=np.int64) if flat else empty_ids(), np.cumsum(lengths)
+    lengths = np.fromiter(map(len, folded), np.int64, count=len(folded))
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    return np.fromiter(chain.from_iterable(folded), np.int64, count=int(starts[-1])), starts
 
 
 def pack(snapshot: Snapshot) -> bytes:
     """Pack a snapshot: one line of JSON, then the columns as little-endian bytes."""
     oldest = snapshot.head.oldest
     fields = {"oldest": oldest and list(oldest), "n": len(snapshot), "v": VERSION}
-    head = orjson.dumps({**asdict(snapshot.head), **fields})
+    head = orjson.dumps({**vars(snapshot.head), **fields})
     columns = (
         snapshot.ids.astype("<i8"),
         snapshot.starts.astype("<i8"),

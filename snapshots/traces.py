@@ -6,7 +6,8 @@ profile are enough. A trace is written beside the response, and may be missing.
 
 import zlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -47,8 +48,8 @@ def pack_trace(trace: SlateTrace) -> bytes:
     about = {
         "v": VERSION,
         "viewer_id": trace.viewer_id,
-        "head": {**asdict(trace.head), "oldest": oldest and list(oldest)},
-        "profile": [trace.profile.name, table_of(trace.profile)],
+        "head": {**vars(trace.head), "oldest": oldest and list(oldest)},
+        "profile": _said(trace.profile),
         "skipped": trace.skipped,
         "dropped": list(trace.dropped),
         "columns": [
@@ -68,6 +69,12 @@ def unpack_trace(packed: bytes) -> SlateTrace | None:
         return _unpacked(about, body) if about["v"] == VERSION else None
     except (zlib.error, ValueError, KeyError, TypeError, Misconfigured):
         return None
+
+
+@lru_cache(maxsize=8)
+def _said(profile: Profile) -> orjson.Fragment:
+    """Write out a profile once for all its traces: it takes longer than packing one."""
+    return orjson.Fragment(orjson.dumps([profile.name, table_of(profile)]))
 
 
 def _columns(trace: SlateTrace) -> list[tuple[str, Column]]:

@@ -16,13 +16,15 @@ class OneOriginal:
 
     def apply(self, candidates: Candidates) -> Candidates:
         """Return one row per original (k,), in the order of their best rows."""
-        if len(np.unique(candidates["original"])) == len(candidates):
+        _, first, group = np.unique(candidates["original"], return_index=True, return_inverse=True)
+        if len(first) == len(candidates):
             return candidates
-        groups: dict[int, list[int]] = {}
-        for row, original in enumerate(candidates["original"].tolist()):
-            groups.setdefault(original, []).append(row)
-        ids = candidates.ids.tolist()
-        folded = np.empty(len(groups), dtype=object)
-        folded[:] = [tuple(ids[row] for row in rows[1:]) for rows in groups.values()]
-        first = np.array([rows[0] for rows in groups.values()], dtype=np.intp)
-        return candidates.take(first).with_columns({"folded": folded})
+        best = first[group]  # of each row (n,): the best-ranked row with its original
+        folded: dict[int, tuple[int, ...]] = {}
+        for row in np.flatnonzero(best != np.arange(len(candidates))).tolist():
+            kept = int(best[row])
+            folded[kept] = (*folded.get(kept, ()), int(candidates.ids[row]))
+        kept_rows = np.sort(first)
+        column = np.empty(len(first), dtype=object)
+        column[:] = [folded.get(row, ()) for row in kept_rows.tolist()]
+        return candidates.take(kept_rows).with_columns({"folded": column})
