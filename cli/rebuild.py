@@ -91,7 +91,7 @@ async def _rebuild(settings: Settings, user: int | None, progress: Progress) -> 
         if user is not None:
             await _one(stores, renewal, settings, user, progress)
         else:
-            await _all(stores, renewal, settings, progress)
+            await _all(stores, renewal, progress)
 
 
 async def _one(
@@ -100,11 +100,11 @@ async def _one(
     async with stores.postgres.connection() as connection:
         viewer = await load_viewer(connection, user, half_life_s=settings.affinity_half_life_s)
     progress.n_outboxes = await renewal.outboxes(viewer.pulled.tolist())
-    progress.n_feeds = await renewal.feeds_of([user])
+    progress.n_feeds = await renewal.feeds([user])
     progress.n_users, progress.after, progress.finished = 1, user, True
 
 
-async def _all(stores: Stores, renewal: Renewal, settings: Settings, progress: Progress) -> None:
+async def _all(stores: Stores, renewal: Renewal, progress: Progress) -> None:
     """Renew outboxes, which many feeds are read from, then feeds in order of their users."""
     stop = stop_on_signals()
     async with stores.postgres.connection() as connection:
@@ -122,15 +122,13 @@ async def _all(stores: Stores, renewal: Renewal, settings: Settings, progress: P
     with shown as bar:
         while not stop.is_set():
             async with stores.postgres.connection() as connection:
-                page = await visitors(
-                    connection, after=progress.after, limit=PAGE, ttl_s=settings.feed_ttl_s
-                )
+                page = await visitors(connection, after=progress.after, limit=PAGE)
             if not page:
                 progress.finished = True
                 break
             progress.n_feeds += await renewal.feeds(page)
             progress.n_users += len(page)
-            progress.after = page[-1].user_id
+            progress.after = page[-1]
             bar.update(len(page), progress.after)
 
 

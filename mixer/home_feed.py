@@ -202,7 +202,8 @@ def build(
         Rebuild(postgres, feeds, outboxes, settings, patience_s=REBUILD_PATIENCE_S),
         token=token,
         at_once=settings.rebuilds_at_once,
-        ttl_s=settings.feed_ttl_s,
+        feed_ttl_s=settings.feed_ttl_s,
+        outbox_ttl_s=settings.outbox_ttl_s,
     )
     snapshots = SnapshotStore(
         redis,

@@ -26,7 +26,8 @@ class Upkeep:
         *,
         token: Callable[[], str],
         at_once: int,
-        ttl_s: int,
+        feed_ttl_s: int,
+        outbox_ttl_s: int,
     ) -> None:
         """Rebuild at most `at_once` lists at the same time; `token` makes a fresh marker.
 
@@ -40,7 +41,8 @@ class Upkeep:
         self._token = token
         self._slots = asyncio.Semaphore(at_once)
         self._under_way: set[str] = set()
-        self._ttl_s = ttl_s
+        self._feed_ttl_s = feed_ttl_s
+        self._outbox_ttl_s = outbox_ttl_s
 
     def after(
         self, viewer: Viewer, missing: Mapping[str, tuple[int, ...]], *, opened: bool
@@ -64,8 +66,9 @@ class Upkeep:
                 await stamp_visit(connection, viewer.id)
             if not viewer.reads_lists:
                 return
-            lists = [keys.feed(viewer.id), *(keys.outbox(each) for each in viewer.pulled.tolist())]
-            await self._feeds.touch(lists, ttl_s=self._ttl_s)
+            outboxes = [keys.outbox(author_id) for author_id in viewer.pulled.tolist()]
+            await self._feeds.touch([keys.feed(viewer.id)], ttl_s=self._feed_ttl_s)
+            await self._feeds.touch(outboxes, ttl_s=self._outbox_ttl_s)
         for viewer_id in missing.get("pushed_feed", ()):
             await self._once(keys.feed(viewer_id), partial(self._rebuild.feed, viewer_id))
         for author_id in missing.get("author_outbox", ()):

@@ -16,7 +16,7 @@ import numpy as np
 
 from feed.candidates import Gaps
 from feed.order import OLDEST, Ids
-from feed.settings import Settings
+from feed.settings import VISIT_EVERY_S, Settings
 from storage import keys
 from storage.connections import Connection, Postgres
 from storage.delivery_state import relies_on_lists
@@ -49,20 +49,23 @@ class Rebuild:
         self._patience_s = patience_s
         self._jitter = jitter
 
-    async def feed(self, viewer_id: int, token: str, *, ttl_s: int | None = None) -> bool:
+    async def feed(self, viewer_id: int, token: str) -> bool:
         """Rebuild a viewer's pushed feed; say whether this call has.
 
-        It has not when the list exists, somebody else is at it, no slot came free in time, or
-        nobody relies on lists. The viewer is here now, or `ttl_s` is what is left of the life that
-        the last visit gave: a list that outlives its reader's activity is no longer pushed into,
-        and looks complete.
+        It has not when the list exists, somebody else is at it, no slot came free in time, nobody
+        relies on lists, or the viewer's last visit is too long ago. The list lives as long as that
+        visit lets it: one that outlives its reader's activity is no longer pushed into, and looks
+        complete.
         """
+        async with self._postgres.connection() as connection:
+            ttl_s = await life_left_s(connection, viewer_id, feed_ttl_s=self._settings.feed_ttl_s)
+        if ttl_s <= 0:
+            return False
         key = keys.feed(viewer_id)
         async with self._begun(self._feeds, key, token) as connection:
             if connection is None:
                 return False
             followees = await followees_of(connection, viewer_id)
-            ttl_s = ttl_s or self._settings.feed_ttl_s
             return await _fill(connection, self._feeds, key, token, followees, ttl_s)
 
     async def outbox(self, author_id: int, token: str) -> bool:
@@ -72,7 +75,7 @@ class Rebuild:
             if connection is None:
                 return False
             author = np.array([author_id], dtype=np.int64)
-            ttl_s = self._settings.feed_ttl_s
+            ttl_s = self._settings.outbox_ttl_s
             return await _fill(connection, self._outboxes, key, token, author, ttl_s)
 
     @asynccontextmanager
@@ -103,6 +106,20 @@ async def _fill(
     floor_ms = int(ms[lists.cap]) if len(ids) > lists.cap else None
     kept = slice(None, lists.cap)
     return await lists.finish(key, token, ids[kept], ms[kept], floor_ms, ttl_s=ttl_s)
+
+
+# A visit is stamped now and then only: the viewer may have been here until the next stamp was due.
+_LIFE_LEFT = """
+SELECT least(%(ttl_s)s, %(ttl_s)s + %(every_s)s - extract(epoch FROM now() - last_seen_at))::integer
+FROM user_activity WHERE user_id = %(viewer)s
+"""
+
+
+async def life_left_s(connection: Connection, viewer_id: int, *, feed_ttl_s: int) -> int:
+    """Return for how long the last visit still keeps a feed alive; 0 or less: it does not."""
+    values = {"viewer": viewer_id, "ttl_s": feed_ttl_s, "every_s": VISIT_EVERY_S}
+    row = await (await connection.execute(_LIFE_LEFT, values)).fetchone()
+    return row[0] if row else 0
 
 
 async def followees_of(connection: Connection, viewer_id: int) -> Ids:
