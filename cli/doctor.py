@@ -12,6 +12,7 @@ import click
 from cli.entry import settings_with
 from feed.errors import Misconfigured, Unavailable
 from feed.settings import Settings
+from storage.feeds import most_entries
 from storage.servers import (
     POSTGRES_OLDEST,
     REDIS_OLDEST,
@@ -62,9 +63,9 @@ def judge_postgres(facts: PostgresFacts) -> list[Finding]:
 def packed_entries(feed_cap: int) -> int:
     """Return up to how many entries a server must keep a sorted set packed.
 
-    A merge adds as many as a feed holds before it trims, and a set that was once unpacked stays so.
+    A merge adds up to `feed_cap` before it trims, and a set that was once unpacked stays so.
     """
-    return 2 * feed_cap + 2
+    return most_entries(feed_cap) + 1 + feed_cap
 
 
 def judge_redis(facts: RedisFacts, *, feed_cap: int) -> list[Finding]:

@@ -21,8 +21,10 @@ from pathlib import Path
 
 import psycopg
 
+from cli.doctor import packed_entries
 from cli.processes import Program, ask_to_stop, await_end, last_line, launched, start
 from feed.errors import Misconfigured
+from feed.settings import Settings
 
 POSTGRES_MAJOR = "18"
 LOOPBACK = "127.0.0.1"
@@ -284,9 +286,8 @@ def valkey_program(folder: Path) -> tuple[Program, str]:
         "bind": LOOPBACK,
         "save": "",
         "appendonly": "no",
-        # Feeds stay packed, 20 bytes an entry instead of 84: a merge adds 500 to a full feed of
-        # 500 and its sentinel before it trims, and what was once unpacked is never packed again.
-        "zset-max-listpack-entries": "1002",
+        # Feeds stay packed, 20 bytes an entry instead of 84.
+        "zset-max-listpack-entries": str(packed_entries(Settings().feed_cap)),
         "maxmemory-policy": "noeviction",  # the queue lives here too
         "daemonize": "no",
     }

@@ -261,14 +261,14 @@ class Fanout:
             log.info("readers pull authors because of lag", extra={"n": len(pulled)})
 
     async def _failures(self, failed: Sequence[tuple[Delivery, BaseException]]) -> list[Failure]:
-        """Note what failed; while a server is gone nothing counts, so that nothing is parked."""
+        """Note what failed; while Redis is gone or full nothing counts: nothing is parked."""
         if not failed:
             return []
-        reachable = await self._feeds.answers()
-        return [self._failure(delivery, error, reachable) for delivery, error in failed]
+        writable = await self._feeds.takes_writes()
+        return [self._failure(delivery, error, writable) for delivery, error in failed]
 
-    def _failure(self, delivery: Delivery, error: BaseException, reachable: bool) -> Failure:
-        counts = reachable or not isinstance(error, Unavailable | TimeoutError)
+    def _failure(self, delivery: Delivery, error: BaseException, writable: bool) -> Failure:
+        counts = writable or not isinstance(error, Unavailable | TimeoutError)
         failures = delivery.failures + 1
         park = counts and failures >= self._settings.failures_until_parked
         text = f"{type(error).__name__}: {error}"[:500]

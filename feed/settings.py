@@ -65,7 +65,9 @@ class Settings:
         60.0, "It doubles after so long with less than half the lag, up to where it began"
     )
 
-    feed_cap: int = _setting(500, "Entries kept in a pushed feed")
+    feed_cap: int = _setting(
+        500, "Entries kept in a pushed feed; trimmed to so many when it has a sixteenth more"
+    )
     outbox_cap: int = _setting(500, "Entries kept in an author's outbox")
     feed_ttl_s: int = _setting(14 * 86400, "A feed expires this long after the last visit")
     outbox_ttl_s: int = _setting(14 * 86400, "An outbox expires this long after the last read")
@@ -86,7 +88,9 @@ class Settings:
     lease_s: float = _setting(10.0, "A delivery not finished by then is sent again")
     queue_bound: int = _setting(1_000, "Jobs in the fast queue at which the relay waits")
     queue_bound_slow: int = _setting(
-        8, "The same in the slow lane: what waits for longer than its lease is sent again"
+        8,
+        "The same in the slow lane: what waits for longer than its lease is sent again. "
+        "With more than four workers in that lane, twice as many as workers",
     )
     failures_until_parked: int = _setting(
         8, "Failures after which a delivery is parked with its error"

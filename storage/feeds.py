@@ -19,12 +19,22 @@ from redis.commands.core import AsyncScript
 from feed.errors import Unavailable
 from feed.order import Ids, newest_first
 from storage.connections import Guard, RedisClient, translated_errors
-from storage.keys import FEED_PATTERN, OUTBOX_PATTERN, chain, of_user, snapshots_of
+from storage.keys import ALIVE, FEED_PATTERN, OUTBOX_PATTERN, chain, of_user, snapshots_of
 
 SLACK = 16  # a list may outgrow its cap by a sixteenth of it
 PUSHED_AT_ONCE = 200  # lists: the server answers nobody else meanwhile, for some milliseconds
+ALIVE_S = 1  # no longer than it takes to ask
 READY = b"floor"
 BUILDING = b"building:"
+
+
+def most_entries(cap: int) -> int:
+    """Return how many entries a list may hold before it is trimmed to `cap`.
+
+    >>> most_entries(500)
+    532
+    """
+    return cap + -(-cap // SLACK)
 
 
 @dataclass(frozen=True)
@@ -45,7 +55,7 @@ class Feeds:
     def __init__(self, redis: RedisClient, *, cap: int, guard: Guard = translated_errors) -> None:
         """Use `redis`; lists are trimmed to `cap` entries once they are longer than `most`."""
         self.cap = cap
-        self.most = cap + -(-cap // SLACK)
+        self.most = most_entries(cap)
         self._redis = redis
         self._guard = guard
         self._push = _script(redis, "push")
@@ -151,11 +161,11 @@ class Feeds:
             chains = [chain(user_id, id, nonce) for id, nonce in shown]
             return int(await self._redis.unlink(*of_user(user_id, snapshots), *chains))
 
-    async def answers(self) -> bool:
-        """Say whether the server can be reached now."""
+    async def takes_writes(self) -> bool:
+        """Say whether the server can be reached now, and is neither full nor read only."""
         try:
             with self._guard():
-                return bool(await self._redis.ping())
+                return bool(await self._redis.set(ALIVE, b"", ex=ALIVE_S))
         except Unavailable:
             return False
 

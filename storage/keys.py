@@ -4,14 +4,15 @@ A viewer's own keys share the hash tag {viewer}, so that one open touches one cl
 Every key has a bound or a TTL; the figures are settings, named here.
 
 key                      owner            what                           bound; TTL
-feed:{viewer}            storage.feeds    ZSET id -> ms, and a sentinel  feed_cap; feed_ttl_s
-outbox:{author}          storage.feeds    the same                       outbox_cap; outbox_ttl_s
+feed:{viewer}            storage.feeds    ZSET id -> ms, and a sentinel  feed_cap + 1/16; feed_ttl_s
+outbox:{author}          storage.feeds    the same                       the same; outbox_ttl_s
 snap:{viewer}:ID         snapshots.store  packed slate                   one slate; snapshot_ttl_s
 snaps:{viewer}           snapshots.store  ZSET of open snapshots         snapshots_per_viewer; same
 trace:{viewer}:ID        snapshots.traces packed rows it was made from   one slate; snapshot_ttl_s
 chain:{viewer}:ID:NONCE  snapshots.store  packed ids looked at           served_memory(_ttl_s)
 seen:{viewer}            storage.seen     header, packed impressions     seen_kept; seen_memory_s
 feeds:run_id             storage.restarts run id, delivered until when   one value
+feeds:alive              storage.feeds    nothing: can one write?        one value; a second
 foryou:deliveries:LANE   arq (queue_url)  ZSET of jobs that wait         queue_bound; none
 arq:*                    arq (queue_url)  the jobs                       queue_bound; a day
 """
@@ -20,6 +21,9 @@ from collections.abc import Iterable
 
 RUN_ID = "feeds:run_id"
 """Under which run of the server the cached lists were written, and what is in them."""
+
+ALIVE = "feeds:alive"
+"""Written to see whether the server takes writes."""
 
 FEED_PATTERN = "feed:{*}"
 OUTBOX_PATTERN = "outbox:{*}"

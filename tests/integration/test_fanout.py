@@ -195,8 +195,26 @@ class Gone:
     async def push(self, *args: Any) -> int:
         raise Unavailable("Redis cannot be reached")
 
-    async def answers(self) -> bool:
+    async def takes_writes(self) -> bool:
         return False
+
+
+async def test_while_redis_is_full_nothing_is_parked(world: World, redis: RedisClient) -> None:
+    """A server that answers and refuses every write is no fault of a delivery."""
+    await world.people(AUTHOR, 1)
+    await world.follow(1)
+    await world.drain()
+    await world.open(1)
+    await world.post(7)
+    await redis.config_set("maxmemory", 1)
+    try:
+        for _ in range(5):
+            assert await world.fanout.deliver(await world.owed()) == 0
+    finally:
+        await redis.config_set("maxmemory", 0)
+    assert await world.rows("SELECT state, failures FROM deliveries") == [("pending", 0)]
+    await world.drain()
+    assert await world.feed(1) == [7]
 
 
 async def test_an_import_forgets_every_list_and_a_deleted_user_theirs(world: World) -> None:

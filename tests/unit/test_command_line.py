@@ -25,7 +25,7 @@ from feed.settings import Settings
 from storage.servers import PostgresFacts, RedisFacts
 
 ROOT = Path(__file__).parents[2]
-GOOD = {"zset-max-listpack-entries": "1002", "maxmemory-policy": "noeviction", "appendonly": "no"}
+GOOD = {"zset-max-listpack-entries": "1033", "maxmemory-policy": "noeviction", "appendonly": "no"}
 
 
 def redis(config: dict[str, str], *, major: int = 7) -> RedisFacts:
