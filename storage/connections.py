@@ -9,6 +9,7 @@ from typing import TypeAlias
 import orjson
 import psycopg
 import redis.exceptions
+from psycopg import IsolationLevel
 from psycopg.rows import TupleRow
 from psycopg.types.json import set_json_loads
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
@@ -113,6 +114,8 @@ class Postgres:
 
 
 async def _configure(connection: Connection) -> None:
+    # Whatever the server's default: a rebuild must see what is committed after its marker is set.
+    await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
     set_json_loads(orjson.loads, connection)  # media of every post: a third of the page query
     columns.register(connection)
 
