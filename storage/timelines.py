@@ -40,7 +40,8 @@ SELECT array_agg(id), array_agg(effective_ms) FROM (
            SELECT id, effective_ms FROM posts
             WHERE author_id = gap.author_id AND deleted_at IS NULL
               AND (effective_ms, id) <= (gap.ms, gap.id)
-              AND (effective_ms, id) >= (SELECT effective_ms, id FROM down_to)
+              AND (effective_ms, id)
+                  >= ((SELECT effective_ms FROM down_to), (SELECT id FROM down_to))
             ORDER BY effective_ms DESC, id DESC
             LIMIT (SELECT %(n)s)) AS p
      ORDER BY p.effective_ms DESC, p.id DESC
