@@ -81,7 +81,7 @@ async def test_when_blocks_cannot_be_looked_up_nothing_is_shown(
         postgres.transaction() as connection,
     ):
         await connection.execute("LOCK TABLE blocks IN ACCESS EXCLUSIVE MODE")
-        for query in (f"mode={mode}", f"mode={mode}&cursor={first['next_cursor']}"):
+        for query in (f"mode={mode}", f"mode={mode}&limit=2&cursor={first['next_cursor']}"):
             refused = await hurried.http.get(
                 f"/api/v1/feed?{query}", headers={"X-User-Id": str(READER)}
             )
