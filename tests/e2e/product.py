@@ -122,9 +122,9 @@ class Product:
         assert answer.status_code == 200, answer.text
         assert answer.json()["rejected"] == []
 
-    def post(self, author: int, body: str) -> str:
+    def post(self, author: int, body: str, **fields: str) -> str:
         """Write a post; return its id."""
-        answer = self.call("POST", "/posts", author, json={"body": body})
+        answer = self.call("POST", "/posts", author, json={"body": body, **fields})
         assert answer.status_code == 201, answer.text
         return str(answer.json()["id"])
 
