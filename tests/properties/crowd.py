@@ -59,7 +59,7 @@ class Crowd:
 
     def __init__(self, nodes: Nodes, seed: int) -> None:
         self.nodes = nodes
-        self.rng = Random(seed)
+        self.rng = Random(f"{nodes.kind} {seed}")
         self.people = range(seed * 100 + 1, seed * 100 + 1 + N_PEOPLE)
         self.readers = self.people[:2]
         self.author: dict[int, int] = {}

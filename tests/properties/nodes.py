@@ -29,8 +29,12 @@ log = logging.getLogger("foryou.tests")
 
 @dataclass
 class Nodes:
-    """The nodes, their stores, and a count of everything that happened to them."""
+    """The nodes, their stores, and a count of everything that happened to them.
 
+    `kind` names how they are set up: with a seed, it says everything that is invented for them.
+    """
+
+    kind: str
     clients: Sequence[Client]
     delivery: Delivery
     redis: RedisClient
@@ -93,7 +97,7 @@ class Nodes:
 
 @asynccontextmanager
 async def two_nodes(
-    settings: Settings, postgres: Postgres, redis: RedisClient, folder: Path
+    kind: str, settings: Settings, postgres: Postgres, redis: RedisClient, folder: Path
 ) -> AsyncIterator[Nodes]:
     """Run the nodes until the block ends, and say how much happened."""
     profiles = folder / "profiles.toml"
@@ -103,8 +107,8 @@ async def two_nodes(
         running(replace(settings, profile="same_for_all")) as second,
     ):
         nodes = Nodes(
-            (first, second), Delivery(postgres, redis, settings), redis, profiles, settings
+            kind, (first, second), Delivery(postgres, redis, settings), redis, profiles, settings
         )
         yield nodes
         await nodes.side_effects()
-    log.info("%s", json.dumps(dict(sorted(nodes.counts.items()))))
+    log.info("%s: %s", kind, json.dumps(dict(sorted(nodes.counts.items()))))

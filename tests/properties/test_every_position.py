@@ -51,7 +51,7 @@ async def nodes(
 ) -> AsyncIterator[Nodes]:
     """Run two nodes, with a reader who follows two people and has a list of what they wrote."""
     settings = replace(small(settings), scan_bound=200, snapshots_per_viewer=PER_VIEWER)
-    async with two_nodes(settings, postgres, redis, tmp_path) as nodes:
+    async with two_nodes("every position", settings, postgres, redis, tmp_path) as nodes:
         await nodes.first.people(READER, FRIEND, OTHER, STRANGER, *FANS)
         for author in (FRIEND, OTHER):
             await nodes.first.call("PUT", f"/follows/{author}", READER)

@@ -21,7 +21,7 @@ from tests.properties.nodes import Nodes, two_nodes
 from tests.properties.scroll import Scroll
 from tests.properties.service import small
 
-CROWDS = int(os.environ.get("TEST_CROWDS", "5"))
+CROWDS = int(os.environ.get("TEST_CROWDS", "2"))
 FIRST_SEED = int(os.environ.get("TEST_FIRST_CROWD", "0"))
 SCROLLS = 8  # in each crowd
 AT_A_TIME = 2
@@ -46,11 +46,13 @@ async def nodes(
 ) -> AsyncIterator[Nodes]:
     settings = replace(small(settings), delivery=delivery, snapshots_per_viewer=1_000)
     settings = replace(settings, **KINDS[request.param])
-    async with two_nodes(settings, postgres, redis, tmp_path) as nodes:
+    async with two_nodes(
+        f"{request.param} {delivery}", settings, postgres, redis, tmp_path
+    ) as nodes:
         yield nodes
 
 
-@pytest.mark.timeout(300 + 10 * CROWDS)
+@pytest.mark.timeout(300 + 60 * CROWDS)
 @pytest.mark.parametrize("delivery", ["hybrid", "pull"])
 async def test_a_scroll_repeats_nothing_loses_nothing_and_leaks_nothing(
     nodes: Nodes, delivery: str
