@@ -17,6 +17,7 @@ from storage.connections import Postgres, RedisClient
 from storage.feeds import Feeds
 from storage.rebuild import Rebuild
 from storage.restarts import Restarts
+from storage.users import stamp_visit
 from tests.cases.reader import FRIEND, MODES, OTHER, READER, Reader, ids, write
 from tests.integration.api_client import Client, running
 from tests.integration.fanout_world import CAP, World
@@ -57,6 +58,8 @@ async def test_building_ends_though_the_builder_died(
 ) -> None:
     """mastodon/mastodon#4851, mastodon/mastodon#16771: "is being built", for a week."""
     await write(api, FRIEND, (1, 2, 3))
+    async with workers.postgres.connection() as connection:
+        await stamp_visit(connection, READER)
     dying = Dying(redis, cap=CAP)
     with pytest.raises(ConnectionAbortedError):
         await Rebuild(workers.postgres, dying, dying, settings, patience_s=1).feed(READER, "t")
