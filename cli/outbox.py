@@ -66,7 +66,8 @@ def list_command(*, parked: bool, after: int, limit: int, as_json: bool) -> None
     if not shown:
         click.echo("nothing is parked" if parked else "nothing is owed")
     if more:
-        click.echo(f"more: foryou outbox list --after {shown[-1].id}", err=True)
+        only = "--parked " if parked else ""
+        click.echo(f"more: foryou outbox list {only}--after {shown[-1].id}", err=True)
 
 
 @outbox.command()

@@ -168,6 +168,8 @@ async def test_outbox_lists_in_pages(world: World) -> None:
     assert first["more"] and [each["id"] for each in first["deliveries"]] == [
         str(id) for id in ids[:2]
     ]
+    told = foryou(world, "outbox", "list", "--parked", "--limit", "2").stderr
+    assert told == f"more: foryou outbox list --parked --after {ids[1]}\n"
     rest = answer(world, "outbox", "list", "--after", str(ids[1]))
     assert not rest["more"] and [each["id"] for each in rest["deliveries"]] == [str(ids[2])]
 
