@@ -67,8 +67,8 @@ class Upkeep:
             if not viewer.reads_lists:
                 return
             outboxes = [keys.outbox(author_id) for author_id in viewer.pulled.tolist()]
-            await self._feeds.touch([keys.feed(viewer.id)], ttl_s=self._feed_ttl_s)
-            await self._feeds.touch(outboxes, ttl_s=self._outbox_ttl_s)
+            lives = dict.fromkeys(outboxes, self._outbox_ttl_s)
+            await self._feeds.touch({keys.feed(viewer.id): self._feed_ttl_s, **lives})
         for viewer_id in missing.get("pushed_feed", ()):
             await self._once(keys.feed(viewer_id), partial(self._rebuild.feed, viewer_id))
         for author_id in missing.get("author_outbox", ()):

@@ -76,11 +76,11 @@ class Feeds:
                 answers = await pipe.execute()
         return [_parse(raw) for raw in answers]
 
-    async def touch(self, keys: Sequence[str], *, ttl_s: int) -> None:
-        """Extend the life of lists after a visit, unless they are being built."""
-        if keys:
+    async def touch(self, ttls_s: Mapping[str, int]) -> None:
+        """Extend the life of lists after a visit, each by its own, unless they are being built."""
+        if ttls_s:
             with self._guard():
-                await self._touch(keys=keys, args=[ttl_s, READY])
+                await self._touch(keys=list(ttls_s), args=[READY, *ttls_s.values()])
 
     async def push(self, keys: Sequence[str], post_id: int, ms: int) -> int:
         """Push one post into every list that exists; return how many took it."""

@@ -141,10 +141,10 @@ async def test_a_visit_extends_a_ready_list_but_not_one_being_built(
     feeds: Feeds, redis: "Redis[bytes]"
 ) -> None:
     await feeds.begin(KEY, "t", ttl_s=30)
-    await feeds.touch([KEY], ttl_s=1000)
+    await feeds.touch({KEY: 1000})
     assert await redis.ttl(KEY) <= 30
     await finished(feeds, "t", [])
-    await feeds.touch([KEY], ttl_s=1000)
+    await feeds.touch({KEY: 1000})
     assert await redis.ttl(KEY) > 100
 
 
