@@ -166,12 +166,12 @@ async def test_a_deleted_post_leaves_no_stub(api: Client, reader: Reader, mode: 
     await write(api, OTHER, [21], body="a quote", repost_of="1")
     await write(api, OTHER, [22], body="a reply", reply_to="1")
     first = await reader.page(mode, limit=1)
-    for post in (1, 2, 3):
+    for post in (1, 6, 7):  # two of them in the slate
         await api.call("DELETE", f"/posts/{post}", FRIEND)
     inside = (await reader.scroll(mode, first=first))[1:]
     for pages in (inside, await reader.scroll(mode), await reader.scroll(mode)):
         items = [item for page in pages for item in page["items"]]
-        assert {int(item["id"]) for item in items} | set(ids(first)) == {*range(4, 9), 22}
+        assert {int(item["id"]) for item in items} | set(ids(first)) == {2, 3, 4, 5, 8, 22}
         assert all(item["body"] and item["author"]["name"] for item in items)
         assert not any(item["original"] for item in items)
 
