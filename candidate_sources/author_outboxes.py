@@ -4,7 +4,7 @@ import numpy as np
 
 from candidate_sources.pushed_feed import CachedLists
 from feed.candidates import Found, Gaps, empty_ids
-from feed.order import below
+from feed.order import below, newest
 from feed.query import Query
 from storage import keys
 
@@ -19,7 +19,7 @@ class AuthorOutboxes:
         self._lists = lists
 
     async def find(self, query: Query) -> Found:
-        """Return the outboxes' posts below `query.before`; each outbox has its own floor."""
+        """Return the outboxes' newest posts below `query.before`; each has its own floor."""
         authors = query.viewer.pulled
         outboxes = await self._lists.read([keys.outbox(author) for author in authors.tolist()])
         ids, ms = [empty_ids()], [empty_ids()]
@@ -36,9 +36,12 @@ class AuthorOutboxes:
             ms.append(outbox.ms[mask])
             if outbox.floor_ms is not None:
                 gaps.append(Gaps.at(author, outbox.floor_ms))
+        all_ids, all_ms = np.concatenate(ids), np.concatenate(ms)
+        # A post is in one outbox: of twenty full ones, all but the newest n would only be sorted.
+        rows = newest(all_ms, query.n)
         return Found(
-            np.concatenate(ids),
-            np.concatenate(ms),
+            all_ids[rows],
+            all_ms[rows],
             self.name,
             Gaps.joined(gaps).under(query.before),
             missing=tuple(missing),

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+import numpy as np
+
 from feed.candidates import Found, Gaps, empty_ids
 from feed.order import below
 from feed.query import Query
@@ -28,7 +30,7 @@ class PushedFeed:
         self._lists = lists
 
     async def find(self, query: Query) -> Found:
-        """Return the feed's posts below `query.before`, newest first."""
+        """Return the feed's newest posts below `query.before`, newest first."""
         if not query.viewer.reads_lists:
             return Found(empty_ids(), empty_ids(), self.name)
         (feed,) = await self._lists.read([keys.feed(query.viewer.id)])
@@ -36,7 +38,7 @@ class PushedFeed:
             return Found(
                 empty_ids(), empty_ids(), self.name, self.unknown(query), missing=(query.viewer.id,)
             )
-        rows = below(feed.ms, feed.ids, query.before)
+        rows = np.flatnonzero(below(feed.ms, feed.ids, query.before))[: query.n]
         gaps = Gaps() if feed.floor_ms is None else Gaps.at(query.viewer.pushed, feed.floor_ms)
         return Found(feed.ids[rows], feed.ms[rows], self.name, gaps.under(query.before))
 
