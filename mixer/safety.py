@@ -122,8 +122,8 @@ class Safety:
 
 def _item(posts: list[PostRow], source: str, row: int) -> Item:
     """Show a row by the best of its posts that are visible."""
-    reposts = sorted((post for post in posts if post.is_repost), key=_place, reverse=True)
-    return Item(posts[0], source, row, tuple(reposts))
+    reposts = [post for post in posts if post.is_repost]
+    return Item(posts[0], source, row, tuple(sorted(reposts, key=_place, reverse=True)))
 
 
 def _place(post: PostRow) -> Key:
