@@ -4,7 +4,7 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,7 +46,7 @@ async def measure(name: str, options: Options, choose: Choose) -> Result:
         settings = settings_on(ours)
         with service(settings, ours.folder) as api:
             say(f"building the feeds of {shape.readers} readers")
-            await _warm(api.port, shape.reader_ids)
+            await warm(api.port, shape.reader_ids)
             targets = await choose(api.port, shape.reader_ids)
             say(f"recording {len(targets)} requests")
             answers = await record(settings, targets)
@@ -167,7 +167,7 @@ def _ceiling(settings: Settings, folder: Path) -> Iterator[Process]:
         yield process
 
 
-async def _warm(port: int, readers: range) -> None:
+async def warm(port: int, readers: Iterable[int]) -> None:
     """Open every reader's feed until it comes from cached lists, no longer from a rebuild.
 
     Raises:

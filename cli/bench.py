@@ -40,7 +40,8 @@ NAMES = sorted(
 @click.option(
     "--size",
     type=click.IntRange(1_000, 100_000_000),
-    help="Follows that `import` imports, followers of `large_post`, deliveries of `worker_memory`.",
+    help="Follows that `import` imports, followers of `large_post`, deliveries of `worker_memory`, "
+    "posts of the larger world of `flat`.",
 )
 def bench(
     *,
@@ -55,8 +56,8 @@ def bench(
     """Run one benchmark, with what it is compared with in the same run (docs/benchmarks.md).
 
     It starts its own Postgres and Valkey in a temporary folder and stops them afterwards, unless
-    it is given servers. NAME is open, page, chronological, fanout, lookup, small_posts, large_post,
-    memory, worker_memory or import.
+    it is given servers. NAME is open, page, chronological, flat, fanout, lookup, small_posts,
+    large_post, memory, worker_memory or import.
 
     \b
     Example:
