@@ -86,7 +86,7 @@ class Postgres:
             max_size=connections,
             timeout=timeout_s,
             open=False,
-            configure=_configure,
+            configure=configure,
             kwargs={"autocommit": True, "connect_timeout": 5},
         )
 
@@ -113,7 +113,8 @@ class Postgres:
                 yield connection
 
 
-async def _configure(connection: Connection) -> None:
+async def configure(connection: Connection) -> None:
+    """Make a new connection one of the service's."""
     # Whatever the server's default: a rebuild must see what is committed after its marker is set.
     await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
     set_json_loads(orjson.loads, connection)  # media of every post: a third of the page query

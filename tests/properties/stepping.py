@@ -23,7 +23,13 @@ from redis.asyncio.client import Pipeline
 from redis.commands.core import AsyncScript
 
 from feed.settings import Settings
-from storage.connections import Connection, Postgres, RedisClient, translated_errors
+from storage.connections import (
+    Connection,
+    Postgres,
+    RedisClient,
+    configure,
+    translated_errors,
+)
 
 # One step in eight is so slow that a lot of what the others do happens before it.
 SPEEDS = (1.0,) * 7 + (0.01,)
@@ -341,7 +347,9 @@ class SteppedPostgres(Postgres):
     async def _taken(self) -> Connection:
         if self._idle:
             return self._idle.pop()
-        return await EagerConnection.connect(self._url, **CONNECTION)
+        connection = await EagerConnection.connect(self._url, **CONNECTION)
+        await configure(connection)
+        return connection
 
     async def _given_back(self, connection: Connection) -> None:
         """Keep a connection for the next task; a transaction that was left open ends here."""
