@@ -1,14 +1,16 @@
 """Users are named, and deleted with a receipt of what was purged."""
 
+import asyncio
 from typing import Any
 
 from fastapi import APIRouter, Response
 
-from api.deps import Asking, Now, Wired, query_is
+from api.deps import Asking, Now, Services, Wired, query_is
 from api.parameters import PathId, time_text
 from api.schemas import UserFields
+from storage.delivery_state import owes
 from storage.feeds import Feeds
-from storage.purge import delete_user
+from storage.purge import REQUESTS_END_S, delete_user, purge_again
 from storage.users import put_user
 
 router = APIRouter(tags=["users"], dependencies=[query_is()])
@@ -39,6 +41,7 @@ async def delete(user_id: PathId, caller: Asking, services: Wired, now: Now) -> 
     # At once, and also where no worker runs; the event `user.deleted` makes sure of it.
     cache = Feeds(services.redis, cap=services.settings.feed_cap)
     services.effects.start("purge", cache.forget_user(user_id, receipt.shown))
+    services.effects.start("purge again", _purge_again(services, user_id))
     return {
         "receipt_id": str(receipt.id),
         "user_id": str(user_id),
@@ -46,3 +49,13 @@ async def delete(user_id: PathId, caller: Asking, services: Wired, now: Now) -> 
         "removed": receipt.removed,
         "pending": ["feed", "outbox", "snapshots"],
     }
+
+
+async def _purge_again(services: Services, user_id: int) -> None:
+    """Purge what requests under way leave of an account, when no worker is owed to do it."""
+    async with services.postgres.transaction() as connection:
+        if await owes(connection):
+            return
+    await asyncio.sleep(REQUESTS_END_S)
+    async with services.postgres.transaction() as connection:
+        await purge_again(connection, user_id)

@@ -27,7 +27,7 @@ from storage.followers import FollowerPage
 from storage.ghosts import Ghosts
 from storage.posts import Deliverable
 from storage.pressure import pull_meanwhile
-from storage.purge import purge_again
+from storage.purge import REQUESTS_END_S, purge_again
 from storage.receipts import Receipt
 
 log = logging.getLogger(__name__)
@@ -53,7 +53,6 @@ POSTS_AT_ONCE = 16  # per process: more calls in flight only wait in the server'
 CHUNKS_AT_ONCE = 2  # enough to keep the server at work; small posts' calls wait behind these
 RECONCILES_AT_ONCE = 6  # and other rare work; each holds a connection of Postgres
 CONNECTIONS = RECONCILES_AT_ONCE + 14  # and some for the jobs themselves
-REQUESTS_END_S = 5.0  # a request that was under way has ended by then
 UNCOUNTED = 3  # a server that is gone is tried again as after this many failures
 
 Result = Outcome | BaseException

@@ -16,6 +16,8 @@ from storage import outbox_events
 from storage.connections import Connection
 from storage.posts import delete_posts
 
+REQUESTS_END_S = 5.0  # a request that was under way when an account was deleted has ended by then
+
 Shown = tuple[str, str]
 """The id and the nonce of a snapshot of which the user was served something."""
 

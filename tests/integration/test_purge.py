@@ -1,5 +1,6 @@
 """A deleted account leaves nothing behind, in no table and under no key, but for what is said."""
 
+import asyncio
 import re
 from datetime import UTC, datetime
 
@@ -10,6 +11,7 @@ from fanout.housekeeping import Housekeeping
 from fanout.tasks import Fanout
 from feed.settings import Settings
 from storage.connections import Postgres, RedisClient
+from storage.delivery_state import stop_delivering
 from storage.feeds import Feeds
 from storage.purge import delete_user, purge_again
 from storage.restarts import Restarts
@@ -151,6 +153,29 @@ async def test_what_a_request_under_way_leaves_is_purged_with_the_event(
     """A post and a visit that were committed just after the account was deleted."""
     await live(api)
     assert (await api.call("DELETE", f"/users/{GONE}", GONE)).status_code == 202
+    await under_way(postgres)
+    await drain(postgres, redis, settings)
+    await check_purged_again(postgres)
+
+
+async def test_where_no_worker_is_needed_the_api_purges_what_a_request_under_way_leaves(
+    api: Client, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While everybody is pulled nothing is owed, so no event sees to it."""
+    await live(api)
+    async with postgres.transaction() as connection:
+        await stop_delivering(connection)
+    ended = asyncio.Event()
+    monkeypatch.setattr("api.users.asyncio.sleep", lambda _: ended.wait())
+    assert (await api.call("DELETE", f"/users/{GONE}", GONE)).status_code == 202
+    await under_way(postgres)
+    ended.set()
+    await api.app.state.services.effects.drain()
+    await check_purged_again(postgres)
+
+
+async def under_way(postgres: Postgres) -> None:
+    """Commit a post and a visit of the deleted account, as a request that began before does."""
     await rows(
         postgres,
         "INSERT INTO posts (id, author_id, body, format, created_at, received_at, effective_ms,"
@@ -159,7 +184,9 @@ async def test_what_a_request_under_way_leaves_is_purged_with_the_event(
         SECRET,
     )
     await rows(postgres, "INSERT INTO user_activity VALUES (%s, now()) RETURNING 1", GONE)
-    await drain(postgres, redis, settings)
+
+
+async def check_purged_again(postgres: Postgres) -> None:
     assert "user_activity" not in await naming(postgres, str(GONE))
     assert await naming(postgres, SECRET) == set()
     assert await rows(postgres, "SELECT deleted_at IS NULL FROM posts WHERE id = 9") == [(False,)]
