@@ -239,6 +239,17 @@ async def test_a_page_is_the_same_whenever_it_is_asked_for(nodes: Nodes) -> None
                 assert (await page(nodes, cursor, limit=limit)).shows == order[n:end]
 
 
+async def test_the_end_is_where_nothing_is_left_at_every_position(nodes: Nodes) -> None:
+    """All that comes later is hidden: there is no next page, neither in the slate nor below."""
+    pages = await opened(nodes)
+    pages += await rest(nodes, pages[0].next)
+    order = shown(pages)
+    for n in reversed(PLACES[1:]):
+        await nodes.first.call("PUT", f"/hidden/{order[n]}", READER)
+        answer = await page(nodes, pages[n - 2].next)
+        assert (answer.shows, answer.next) == ([order[n - 1]], None), n
+
+
 async def test_a_renewal_asked_for_at_once_is_one(nodes: Nodes) -> None:
     """Whoever is first freezes the slate, and all get the same page of it."""
     for n in PLACES:
