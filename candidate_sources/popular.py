@@ -5,7 +5,7 @@ from typing import Protocol
 
 import numpy as np
 
-from feed.candidates import Found, Gaps
+from feed.candidates import Found, Gaps, empty_ids
 from feed.order import among
 from feed.query import Query
 from storage.discovery import Discovered
@@ -22,8 +22,8 @@ class PopularPosts(Protocol):
 class Popular:
     """The posts with the highest engagement velocity, the same list for everybody.
 
-    It is read once every few seconds for all requests of this process, by one of them; nobody
-    waits for that one.
+    It is read once every few seconds for all requests of this process, by one of them; the others
+    take what is held, also when that one is slow or fails. At the very first nothing is.
     """
 
     name = "popular"
@@ -37,7 +37,7 @@ class Popular:
         self._every_s = every_s
         self._clock = clock
         self._due_s = clock()
-        self._held: Discovered | None = None
+        self._held = Discovered(empty_ids(), empty_ids(), empty_ids())
 
     async def find(self, query: Query) -> Found:
         """Return the hottest posts (at most n,) of authors that this viewer does not know."""
@@ -50,10 +50,8 @@ class Popular:
         return Gaps()
 
     async def _fresh(self) -> Discovered:
-        held, now_s = self._held, self._clock()
-        if held is not None and now_s < self._due_s:
-            return held
-        # Whoever comes meanwhile takes what is held: a list some seconds older is as good.
-        self._due_s = now_s + self._every_s
-        self._held = await self._posts.popular(self._n)
+        now_s = self._clock()
+        if now_s >= self._due_s:
+            self._due_s = now_s + self._every_s
+            self._held = await self._posts.popular(self._n)
         return self._held
