@@ -71,6 +71,10 @@ class Settings:
     outbox_cap: int = _setting(500, "Entries kept in an author's outbox")
     feed_ttl_s: int = _setting(14 * 86400, "A feed expires this long after the last visit")
     outbox_ttl_s: int = _setting(14 * 86400, "An outbox expires this long after the last read")
+    outbox_held_s: float = _setting(
+        1.0, "Outboxes that were read are held by a process for so long"
+    )
+    outboxes_held: int = _setting(1_000, "So many outboxes are held at most, about 10 kB each")
     building_ttl_s: int = _setting(30, "A rebuild that has not finished by then is forgotten")
     inactive_after_s: int = _setting(
         30 * 86400, "Followers not seen for this long are left out of fan-out"

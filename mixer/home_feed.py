@@ -48,6 +48,7 @@ from storage.connections import Breaker, Postgres, RedisClient
 from storage.discovery import PostgresDiscovery
 from storage.facts import PostgresViewers
 from storage.feeds import Feeds
+from storage.hot_lists import HotLists
 from storage.page import PageReader
 from storage.rebuild import Rebuild
 from storage.seen import SeenRebuild, SeenStore
@@ -67,7 +68,14 @@ def home_feed(
     return Pipeline(
         sources=[
             PushedFeed(feeds),
-            AuthorOutboxes(feeds),
+            AuthorOutboxes(
+                HotLists(
+                    feeds,
+                    bound=settings.outboxes_held,
+                    for_s=settings.outbox_held_s,
+                    clock=monotonic,
+                )
+            ),
             FollowedPosts(timelines),  # nobody, unless the whole product pulls
             OwnPosts(timelines),
         ],

@@ -29,8 +29,11 @@ hypothesis.settings.load_profile("foryou")
 
 TEMPLATE = "foryou_template"
 
-PATIENT: dict[str, Any] = {"budget_ms": 10_000, "redis_timeout_s": 2.0}
-"""Settings for a machine that does other things too: a test gates on what is answered, not when."""
+PATIENT: dict[str, Any] = {"budget_ms": 10_000, "redis_timeout_s": 2.0, "outbox_held_s": 1e-6}
+"""Settings for a machine that does other things too: a test gates on what is answered, not when.
+
+What a process holds for a moment is not held, so that a test need not wait for it to be forgotten.
+"""
 
 
 @pytest.fixture(scope="session")
