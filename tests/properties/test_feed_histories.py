@@ -22,7 +22,7 @@ from tests.properties.history import Event, World, invented
 from tests.properties.service import Service, small
 from tests.properties.stepping import Steps, stepping
 
-HISTORIES = int(os.environ.get("TEST_HISTORIES", "500"))
+HISTORIES = int(os.environ.get("TEST_HISTORIES", "2000"))
 FIRST_SEED = int(os.environ.get("TEST_FIRST_SEED", "0"))
 PROCESSES = min(2 * len(os.sched_getaffinity(0)), HISTORIES, 8)
 EVENTS = 15
