@@ -62,7 +62,11 @@ POPULAR_EVERY_S = 5.0
 
 
 def home_feed(
-    feeds: Feeds, timelines: PostgresTimelines, discovery: PostgresDiscovery, settings: Settings
+    feeds: Feeds,
+    outboxes: Feeds,
+    timelines: PostgresTimelines,
+    discovery: PostgresDiscovery,
+    settings: Settings,
 ) -> Pipeline:
     """Return the stages that gather the home feed, in the order in which they run."""
     return Pipeline(
@@ -70,7 +74,7 @@ def home_feed(
             PushedFeed(feeds),
             AuthorOutboxes(
                 HotLists(
-                    feeds,
+                    outboxes,
                     bound=settings.outboxes_held,
                     for_s=settings.outbox_held_s,
                     clock=monotonic,
@@ -201,7 +205,7 @@ def build(
     viewers = PostgresViewers(postgres, half_life_s=settings.affinity_half_life_s)
     safety = Safety(PageReader(postgres), scan=settings.scan_bound)
     discovery = PostgresDiscovery(postgres, per_author=2, least=settings.popular_from)
-    pipeline = home_feed(feeds, timelines, discovery, settings)
+    pipeline = home_feed(feeds, outboxes, timelines, discovery, settings)
     profiles = Profiles(settings.profiles, settings.profile, clock=monotonic)
     upkeep = Upkeep(
         effects,

@@ -74,7 +74,7 @@ class Feeds:
                     # As text, flat: the driver's own pairs would be taken apart again (`_parse`).
                     pipe.execute_command("ZRANGE", key, 0, -1, "WITHSCORES")
                 answers = await pipe.execute()
-        return [_parse(raw) for raw in answers]
+        return [_parse(raw, self.cap) for raw in answers]
 
     async def touch(self, ttls_s: Mapping[str, int]) -> None:
         """Extend the life of lists after a visit, each by its own, unless they are being built."""
@@ -204,8 +204,8 @@ def _script(redis: RedisClient, name: str) -> AsyncScript:
     return redis.register_script(text)
 
 
-def _parse(raw: list[bytes]) -> CachedList | None:
-    """Read member, score, member, score, ... of a sorted set, its sentinel first."""
+def _parse(raw: list[bytes], cap: int) -> CachedList | None:
+    """Read member, score, member, score, ... of a sorted set, its sentinel first; at most `cap`."""
     if not raw or raw[0] != READY:
         return None
     floor = None if raw[1] == b"-inf" else int(raw[1])
@@ -213,4 +213,9 @@ def _parse(raw: list[bytes]) -> CachedList | None:
     numbers = np.fromstring(b" ".join(raw[2:]), dtype=np.int64, sep=" ")
     ids, ms = numbers[::2], numbers[1::2]
     rows = newest_first(ms, ids)
-    return CachedList(ids[rows], ms[rows], floor)
+    ids, ms = ids[rows], ms[rows]
+    if len(ids) > cap:  # a push has not trimmed it yet: read it as if it had, ties and all
+        floor = int(ms[cap])
+        kept = ms > floor
+        ids, ms = ids[kept], ms[kept]
+    return CachedList(ids, ms, floor)

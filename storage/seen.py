@@ -135,6 +135,7 @@ def _marker(token: str) -> bytes:
 
 # The partitions of the last days by the prefix of their primary key; of a day with more events than
 # `scan`, which no person makes, any `scan` are read.
+# A limit within: one look-up a row under any plan; a join may choose to read posts in a range.
 _LATEST = """
 WITH latest AS (
     SELECT e.post_id, e.at
@@ -148,7 +149,8 @@ WITH latest AS (
 )
 SELECT array_agg(id), array_agg(author_id), array_agg(at_s) FROM (
     SELECT p.id, p.author_id, floor(extract(epoch FROM latest.at))::bigint AS at_s
-      FROM latest JOIN posts p ON p.id = latest.post_id
+      FROM latest
+     CROSS JOIN LATERAL (SELECT id, author_id FROM posts WHERE id = latest.post_id LIMIT 1) AS p
      ORDER BY latest.at) AS impression
 """
 SCAN = 10

@@ -93,18 +93,24 @@ async def test_the_floor_refuses_older_posts_and_its_own_millisecond(feeds: Feed
     assert await stored(feeds) == ([9, 6], 50)
 
 
-async def test_a_push_beyond_the_slack_raises_the_floor_to_what_it_drops(feeds: Feeds) -> None:
+async def test_a_push_beyond_the_cap_raises_the_floor_to_what_it_drops(
+    feeds: Feeds, redis: "Redis[bytes]"
+) -> None:
+    """Whether the server has trimmed the list by then or not."""
     await built(feeds, [(1, 10), (2, 20), (3, 30), (4, 40)])
-    await feeds.push([KEY], 5, 50)
-    assert await stored(feeds) == ([5, 4, 3, 2, 1], None)
-    await feeds.push([KEY], 6, 60)
-    assert await stored(feeds) == ([6, 5, 4, 3], 20)
+    sizes = []
+    for id in (5, 6, 7):
+        await feeds.push([KEY], id, id * 10)
+        assert await stored(feeds) == ([id, id - 1, id - 2, id - 3], (id - 4) * 10)
+        sizes.append(await redis.zcard(KEY) - 1)
+    assert sizes == [5, 4, 5]
 
 
 async def test_a_list_trimmed_to_nothing_is_missing_not_empty(feeds: Feeds) -> None:
     await built(feeds, [(1, 10), (2, 10), (3, 10), (4, 10)])
-    for id in (5, 6):
-        await feeds.push([KEY], id, 10)
+    await feeds.push([KEY], 5, 10)
+    assert await stored(feeds) == ([], 10)
+    await feeds.push([KEY], 6, 10)
     assert await stored(feeds) is None
 
 
