@@ -12,7 +12,6 @@ from storage.engagements import fold
 
 pytestmark = pytest.mark.anyio
 
-NOW = datetime.now(UTC)
 HALF_LIFE = timedelta(seconds=HALF_LIFE_S)
 
 
@@ -39,13 +38,13 @@ async def write(postgres: Postgres, posts: dict[int, int], **columns: Any) -> No
     )
 
 
-async def likes(postgres: Postgres, post: int, n: int, at: datetime = NOW) -> None:
-    """Let a post be liked, or unliked, n times at a moment, and count it."""
+async def likes(postgres: Postgres, post: int, n: int, ago: timedelta = timedelta()) -> None:
+    """Let a post be liked, or unliked, n times a while ago, and count it."""
     await run(
         postgres,
         "INSERT INTO engagement_deltas (post_id, viewer_id, author_id, likes, at)"
         " SELECT %s, 1, 1, sign(%s), %s FROM generate_series(1, abs(%s))",
-        [post, n, at, n],
+        [post, n, datetime.now(UTC) - ago, n],
     )
     async with postgres.transaction() as connection:
         await fold(connection, 86_400)
@@ -61,8 +60,8 @@ async def test_velocity_orders_and_halves_with_every_half_life(postgres: Postgre
     """Five likes two half-lives ago count as 1.25 now, whatever was folded when."""
     await write(postgres, {1: 10, 2: 20, 3: 30})
     await likes(postgres, 1, 2)
-    await likes(postgres, 2, 5, NOW - 2 * HALF_LIFE)
-    await likes(postgres, 3, 9, NOW - 2 * HALF_LIFE)
+    await likes(postgres, 2, 5, 2 * HALF_LIFE)
+    await likes(postgres, 3, 9, 2 * HALF_LIFE)
     assert await popular(postgres) == [3, 1, 2]
     await likes(postgres, 2, 1)
     assert await popular(postgres) == [3, 2, 1]
@@ -74,7 +73,7 @@ async def test_late_events_and_unlikes_count_at_their_own_time(postgres: Postgre
     await likes(postgres, 1, 3)
     await likes(postgres, 1, -3)
     await likes(postgres, 2, 1)
-    await likes(postgres, 2, 4, NOW - HALF_LIFE)
+    await likes(postgres, 2, 4, HALF_LIFE)
     assert await popular(postgres, least=2.9) == [2]
     assert await popular(postgres) == [2]
 
