@@ -45,8 +45,8 @@ class Settings:
     cost_pull_from_followers: int = _setting(
         50_000, "By cost: from here up an author is always pulled"
     )
-    cost_insert_us: float = _setting(34.0, "Processor time of one insert into a feed")
-    cost_lookup_us: float = _setting(1300.0, "Processor time of reading one outbox at an open")
+    cost_insert_us: float = _setting(64.0, "Processor time of one insert into a feed")
+    cost_lookup_us: float = _setting(840.0, "Processor time of reading one outbox at an open")
     cost_opens_per_day: float = _setting(
         3.0, "Opens of an active follower, where the log of served pages is empty"
     )
