@@ -3,18 +3,12 @@
 -- Engagement velocity: a sum of weights that halves every six hours, as it was at `heat_s` (epoch
 -- seconds). Between two sums of different times the order is that of the moments at which each
 -- would be one, which no passing of time changes: so an index can hold it. Six hours are part of
--- the index, of heat_at, and of storage/discovery.py.
+-- the index, and of storage/discovery.py.
 ALTER TABLE post_stats
     ADD COLUMN heat   double precision NOT NULL DEFAULT 0,
     ADD COLUMN heat_s double precision NOT NULL DEFAULT 0;
 CREATE INDEX post_stats_by_heat ON post_stats ((heat_s + 21600 * ln(heat) / ln(2::double precision)) DESC)
  WHERE heat > 0;
-
--- What is left at `at_s` of a heat as it was at `since_s`; 2^-100 stands for "nothing left", since
--- Postgres raises on underflow.
-CREATE FUNCTION heat_at(heat double precision, since_s double precision, at_s double precision)
-RETURNS double precision LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN heat * 2::double precision ^ -least(100, (at_s - since_s) / 21600);
 
 -- What a user liked last.
 CREATE INDEX reactions_by_viewer ON reactions (viewer_id, at DESC) WHERE active AND kind = 'like';
