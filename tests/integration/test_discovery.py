@@ -38,13 +38,13 @@ async def write(postgres: Postgres, posts: dict[int, int], **columns: Any) -> No
     )
 
 
-async def likes(postgres: Postgres, post: int, n: int, ago: timedelta = timedelta()) -> None:
-    """Let a post be liked, or unliked, n times a while ago, and count it."""
+async def likes(postgres: Postgres, post: int, n: int, at: datetime | None = None) -> None:
+    """Let a post be liked, or unliked, n times at a moment, and count it."""
     await run(
         postgres,
         "INSERT INTO engagement_deltas (post_id, viewer_id, author_id, likes, at)"
         " SELECT %s, 1, 1, sign(%s), %s FROM generate_series(1, abs(%s))",
-        [post, n, datetime.now(UTC) - ago, n],
+        [post, n, at or datetime.now(UTC), n],
     )
     async with postgres.transaction() as connection:
         await fold(connection, 86_400)
@@ -58,22 +58,24 @@ async def popular(postgres: Postgres, *, n: int = 10, least: float = 0.5) -> lis
 
 async def test_velocity_orders_and_halves_with_every_half_life(postgres: Postgres) -> None:
     """Five likes two half-lives ago count as 1.25 now, whatever was folded when."""
+    now = datetime.now(UTC)  # one moment: in the end the second and the third are as hot
     await write(postgres, {1: 10, 2: 20, 3: 30})
-    await likes(postgres, 1, 2)
-    await likes(postgres, 2, 5, 2 * HALF_LIFE)
-    await likes(postgres, 3, 9, 2 * HALF_LIFE)
+    await likes(postgres, 1, 2, now)
+    await likes(postgres, 2, 5, now - 2 * HALF_LIFE)
+    await likes(postgres, 3, 9, now - 2 * HALF_LIFE)
     assert await popular(postgres) == [3, 1, 2]
-    await likes(postgres, 2, 1)
+    await likes(postgres, 2, 1, now)
     assert await popular(postgres) == [3, 2, 1]
     assert await popular(postgres, least=2.1) == [3, 2]
 
 
 async def test_late_events_and_unlikes_count_at_their_own_time(postgres: Postgres) -> None:
     await write(postgres, {1: 10, 2: 20})
-    await likes(postgres, 1, 3)
-    await likes(postgres, 1, -3)
-    await likes(postgres, 2, 1)
-    await likes(postgres, 2, 4, HALF_LIFE)
+    now = datetime.now(UTC)
+    await likes(postgres, 1, 3, now)
+    await likes(postgres, 1, -3, now)
+    await likes(postgres, 2, 1, now)
+    await likes(postgres, 2, 4, now - HALF_LIFE)
     assert await popular(postgres, least=2.9) == [2]
     assert await popular(postgres) == [2]
 
