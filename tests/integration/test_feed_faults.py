@@ -203,14 +203,22 @@ async def test_with_everything_well_the_feed_is_whole_and_names_nothing(world: C
     assert (ids(*pages), named(*pages)) == (IN_ORDER, set())
 
 
+async def each_fault(
+    world: Client, at: At, monkeypatch: pytest.MonkeyPatch, mode: str = "ranked"
+) -> AsyncIterator[tuple[Fault, list[Any], Any]]:
+    """Scroll while a stage is broken, in each of its ways; it is whole again when told of."""
+    for fault in at.faults:
+        with monkeypatch.context() as patch:
+            at.goes_wrong(world, fault, patch)
+            pages, answer = await scroll(world, mode)
+        yield fault, pages, answer
+
+
 @pytest.mark.parametrize("at", WHOLE, ids=name)
 async def test_a_stage_that_fails_is_named_and_costs_no_post(
     world: Client, at: At, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for fault in at.faults:
-        with monkeypatch.context() as patch:
-            at.goes_wrong(world, fault, patch)
-            pages, answer = await scroll(world)
+    async for fault, pages, answer in each_fault(world, at, monkeypatch):
         told = f"{at.stage} {fault.__name__}"
         assert (answer.status_code, originals(*pages)) == (200, ALL), told
         assert at.stage in named(*pages), told
@@ -221,10 +229,7 @@ async def test_a_stage_that_fails_is_named_and_costs_no_post(
 async def test_a_stage_that_nothing_stands_in_for_costs_only_what_is_its_own(
     world: Client, at: At, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for fault in at.faults:
-        with monkeypatch.context() as patch:
-            at.goes_wrong(world, fault, patch)
-            pages, answer = await scroll(world)
+    async for fault, pages, answer in each_fault(world, at, monkeypatch):
         told = f"{at.stage} {fault.__name__}"
         assert answer.status_code == 200, told
         assert originals(*pages) < ALL and originals(*pages), told
@@ -237,11 +242,8 @@ async def test_a_stage_that_nothing_stands_in_for_costs_only_what_is_its_own(
 async def test_what_decides_who_may_see_what_fails_closed(
     world: Client, mode: str, at: At, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for fault in at.faults:
-        with monkeypatch.context() as patch:
-            at.goes_wrong(world, fault, patch)
-            pages, answer = await scroll(world, mode)
-            assert (pages, answer.status_code) == ([], 503), f"{at.stage} {fault.__name__}"
+    async for fault, pages, answer in each_fault(world, at, monkeypatch, mode):
+        assert (pages, answer.status_code) == ([], 503), f"{at.stage} {fault.__name__}"
         again, answer = await scroll(world, mode)
         assert (answer.status_code, named(*again)) == (200, set())
 
@@ -273,10 +275,7 @@ async def test_without_the_served_log_there_is_a_slate_and_no_tail(
     world: Client, at: At, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The tail goes on from the same cursor when the log is back."""
-    for fault in at.faults:
-        with monkeypatch.context() as patch:
-            at.goes_wrong(world, fault, patch)
-            before, answer = await scroll(world)
+    async for fault, before, answer in each_fault(world, at, monkeypatch):
         assert (answer.status_code, len(before) > 0) == (503, True), fault.__name__
         after, answer = await scroll(world, cursor=before[-1]["next_cursor"])
         assert (answer.status_code, originals(*before, *after)) == (200, ALL), fault.__name__
@@ -315,10 +314,7 @@ async def test_a_trace_that_is_not_kept_costs_the_explanation_not_the_feed(
 async def test_in_chronological_mode_a_failed_source_costs_neither_post_nor_order(
     world: Client, at: At, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for fault in at.faults:
-        with monkeypatch.context() as patch:
-            at.goes_wrong(world, fault, patch)
-            pages, _ = await scroll(world, "chronological")
+    async for fault, pages, _ in each_fault(world, at, monkeypatch, "chronological"):
         assert (ids(*pages), named(*pages)) == (IN_ORDER, {at.stage}), fault.__name__
 
 
