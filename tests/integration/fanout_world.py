@@ -33,12 +33,13 @@ class World:
             push_below_followers=4,
             failures_until_parked=3,
         )
-        self.feeds = Feeds(redis, cap=CAP)
+        self.redis = redis
         self.reconfigure()
 
     def reconfigure(self, **changes: Any) -> None:
         """Deliver under other settings from now on."""
         self.settings = replace(self.settings, **changes)
+        self.feeds = Feeds(self.redis, cap=self.settings.feed_cap)
         self.fanout = Fanout(self.postgres, self.feeds, self.settings, jitter=lambda: 0.0)
 
     async def people(self, *ids: int) -> None:

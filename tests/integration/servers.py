@@ -53,5 +53,5 @@ def valkey(folder: Path) -> Server:
 
 
 def postgres(folder: Path) -> Server:
-    """Return a Postgres in `folder`, not started yet."""
-    return Server(folder, lambda at: postgres_program(at, durable=False), postgres_answers)
+    """Return a Postgres in `folder`, not started yet; what it acknowledged outlives a crash."""
+    return Server(folder, postgres_program, postgres_answers)

@@ -38,6 +38,7 @@ def small(settings: Settings) -> Settings:
         scan_bound=5,
         # Time stands still between two steps, so nothing may run out of it.
         budget_ms=600_000,
+        redis_timeout_s=600,
         lease_s=600,
         rebuilds_at_once=1_000,
         switch_grace_s=A_MOMENT_S,
