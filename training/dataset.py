@@ -6,7 +6,7 @@ by batch into columns of their final size, so that memory is that of the columns
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -190,8 +190,8 @@ def read_about(folder: Path) -> About:
     """
     try:
         said = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
-        lists = {name: tuple(said.pop(name)) for name in ("features", "gains")}
-        return About(**said, **lists)
+        said |= {name: tuple(said[name]) for name in ("features", "gains")}
+        return About(**said)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise Invalid(
             f"{folder} is not a data set ({error}): `foryou train export` writes one."
