@@ -158,7 +158,7 @@ def _discounted(gains: Values, starts: Starts, k: int) -> Values:
 
 def _ratio(found: Values, best: Values) -> Values:
     known = best > 0
-    return np.divide(found, best, out=np.full(len(best), np.nan), where=known)
+    return np.asarray(np.divide(found, best, out=np.full(len(best), np.nan), where=known))
 
 
 def _cross_entropy(happened: Values, probability: Values) -> float:
