@@ -12,12 +12,14 @@ from benchmarks.servers import Servers
 from storage.servers import postgres_facts, redis_facts
 
 PACKAGES = ("numpy", "psycopg", "redis", "hiredis", "uvicorn", "starlette", "fastapi", "orjson")
+OFFLINE = ("numpy", "lightgbm")
 
 
-async def machine(servers: Servers) -> dict[str, Any]:
-    """Say where a result comes from, so that two of them can be compared, or not."""
-    postgres = await postgres_facts(servers.postgres_url)
-    redis = await redis_facts(servers.redis_url)
+async def machine(servers: Servers | None = None) -> dict[str, Any]:
+    """Say where a result comes from, so that two of them can be compared, or not.
+
+    Without servers it was measured in this process alone.
+    """
     return {
         "commit": commit(),
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -26,11 +28,16 @@ async def machine(servers: Servers) -> dict[str, Any]:
         "load_1_min": round(os.getloadavg()[0], 1),  # much above what we use: a noisy machine
         "versions": {
             "python": platform.python_version(),
-            "postgres": postgres.major,
-            redis.name: redis.version,
-            **{package: version(package) for package in PACKAGES},
+            **(await _servers(servers) if servers else {}),
+            **{package: version(package) for package in (PACKAGES if servers else OFFLINE)},
         },
     }
+
+
+async def _servers(servers: Servers) -> dict[str, Any]:
+    postgres = await postgres_facts(servers.postgres_url)
+    redis = await redis_facts(servers.redis_url)
+    return {"postgres": postgres.major, redis.name: redis.version}
 
 
 def commit() -> str:
