@@ -38,6 +38,7 @@ FOLLOWS = 8  # of each; some authors get more than PULL_FROM followers, some few
 PULL_FROM, PUSH_BELOW = 9, 7
 VICTIMS = ("worker-fast", "worker-slow", "relay", "valkey")
 BETWEEN_KILLS_S = (1.5, 3.5)
+LOOKED_AT_S = (0.1, 0.5)  # a scroll, before the next one
 WRITERS, READERS = 4, 2
 MODES: tuple[str, ...] = ("ranked", "chronological")
 QUIET_WITHIN_S = 120.0
@@ -169,6 +170,7 @@ class Chaos:
             seen += [item["id"] for item in page["items"]]
         assert len(seen) == len(set(seen)), "a post came twice in one scroll"
         self._count("scrolls")
+        self._over.wait(rng.uniform(*LOOKED_AT_S))
 
     def _ask_for_what_is_gone(self, rng: random.Random) -> None:
         """Take something away, ask for it at once in every way, and give it back."""
