@@ -15,6 +15,7 @@ from importlib import resources
 
 import numpy as np
 from redis.commands.core import AsyncScript
+from redis.exceptions import ResponseError
 
 from feed.errors import Unavailable
 from feed.order import Ids, newest_first
@@ -65,7 +66,7 @@ class Feeds:
         self._touch = _script(redis, "touch")
 
     async def read(self, keys: Sequence[str]) -> list[CachedList | None]:
-        """Read whole lists in one round trip; None: missing, or still being built."""
+        """Read whole lists in one round trip; None: missing, still being built, or no list."""
         if not keys:
             return []
         with self._guard():
@@ -73,8 +74,11 @@ class Feeds:
                 for key in keys:
                     # As text, flat: the driver's own pairs would be taken apart again (`_parse`).
                     pipe.execute_command("ZRANGE", key, 0, -1, "WITHSCORES")
-                answers = await pipe.execute()
-        return [_parse(raw, self.cap) for raw in answers]
+                answers = await pipe.execute(raise_on_error=False)
+            for answer in answers:
+                if isinstance(answer, Exception) and not _is_no_list(answer):
+                    raise answer
+        return [None if isinstance(raw, Exception) else _parse(raw, self.cap) for raw in answers]
 
     async def touch(self, ttls_s: Mapping[str, int]) -> None:
         """Extend the life of lists after a visit, each by its own, unless they are being built."""
@@ -202,6 +206,11 @@ class Feeds:
 def _script(redis: RedisClient, name: str) -> AsyncScript:
     text = resources.files("storage.lua").joinpath(f"{name}.lua").read_text(encoding="utf-8")
     return redis.register_script(text)
+
+
+def _is_no_list(error: Exception) -> bool:
+    """Say whether a key holds something else: then the list is missing, and is built anew."""
+    return isinstance(error, ResponseError) and str(error).startswith("WRONGTYPE")
 
 
 def _parse(raw: list[bytes], cap: int) -> CachedList | None:

@@ -1,11 +1,12 @@
 -- Merges entries into a list. KEYS: the list.
 -- ARGV: sentinel ('' = whichever it has), sentinel afterwards ('' = the same), ttl_s (0 = keep),
 --       cap, floor of the entries, then ms, id, ms, id, ...
--- Returns 1 when merged, 0 when the list is missing or is not the one that was begun.
+-- Returns 1 when merged, 0 when the list is missing (a key of another type is none) or is not the
+-- one that was begun.
 local key, expected, after, ttl_s = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
 local cap = tonumber(ARGV[4])
-local lowest = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
-if not lowest[1] or (expected ~= '' and lowest[1] ~= expected) then
+local lowest = redis.pcall('ZRANGE', key, 0, 0, 'WITHSCORES')
+if lowest.err or not lowest[1] or (expected ~= '' and lowest[1] ~= expected) then
     return 0
 end
 if after == '' then

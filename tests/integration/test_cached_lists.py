@@ -9,6 +9,7 @@ from storage import keys
 from storage.connections import RedisClient
 from storage.feeds import Feeds
 
+FOREIGN = "feed:{9}"
 KEY = keys.feed(1)
 
 
@@ -135,6 +136,25 @@ async def test_merging_a_shorter_list_raises_the_floor_to_its_own(feeds: Feeds) 
 async def test_merging_into_a_missing_list_does_nothing(feeds: Feeds) -> None:
     assert not await feeds.merge(KEY, np.array([4]), np.array([40]), None)
     assert await stored(feeds) is None
+
+
+@pytest.mark.parametrize("being_built", [False, True])
+async def test_a_key_of_another_type_is_no_list_and_costs_the_others_nothing(
+    feeds: Feeds, redis: "Redis[bytes]", being_built: bool
+) -> None:
+    await redis.set(FOREIGN, "of somebody else")
+    await built(feeds, [])
+    one = np.array([5], dtype=np.int64)
+    foreign, list_ = await feeds.read([FOREIGN, KEY])
+    assert foreign is None and list_ is not None
+    assert not await feeds.merge(FOREIGN, one, one, None)
+    assert await feeds.remove(FOREIGN, one) == 0
+    await feeds.touch({FOREIGN: 10})
+    if being_built:
+        assert await feeds.begin(FOREIGN, "t", ttl_s=30)
+    assert await feeds.push([FOREIGN, KEY], 7, 70) == 1 + being_built
+    assert await stored(feeds) == ([7], None)
+    assert await redis.type(FOREIGN) == (b"zset" if being_built else b"none")
 
 
 async def test_removing_every_entry_leaves_an_empty_list(feeds: Feeds) -> None:
