@@ -17,6 +17,7 @@ from feed.errors import Unavailable
 from feed.order import MAX_ID
 from feed.settings import Settings
 from storage.author_delivery import pulled_authors
+from storage.delivery_state import how_it_stands
 from storage.facts import load_viewer
 from storage.renewal import Renewal, count_visitors, visitors
 
@@ -33,6 +34,7 @@ class Progress:
     n_feeds: int = 0
     n_outboxes: int = 0
     finished: bool = False
+    lists_are_read: bool = True
 
 
 @click.command()
@@ -85,6 +87,11 @@ def rebuild(*, everybody: bool, user: int | None, after: int, as_json: bool) -> 
 
 async def _rebuild(settings: Settings, user: int | None, progress: Progress) -> None:
     async with open_stores(settings) as stores:
+        async with stores.postgres.connection() as connection:
+            progress.lists_are_read = (await how_it_stands(connection)).state != "pull"
+        if not progress.lists_are_read:
+            progress.finished = True
+            return
         renewal = Renewal(
             stores.postgres, stores.redis, settings, token=lambda: secrets.token_urlsafe(12)
         )
@@ -135,6 +142,9 @@ async def _all(stores: Stores, renewal: Renewal, progress: Progress) -> None:
 def _say(progress: Progress, spent_s: float, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(_document(progress, spent_s)))
+        return
+    if not progress.lists_are_read:
+        click.echo("Nothing to rebuild: with FORYOU_DELIVERY=pull feeds are read from Postgres.")
         return
     click.echo(
         f"{progress.n_users:,} users: {progress.n_feeds:,} feeds rebuilt, the others are rebuilt "

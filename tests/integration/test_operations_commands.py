@@ -15,6 +15,7 @@ import pytest
 from feed.settings import Settings
 from storage import keys, outbox_events
 from storage.connections import Postgres, RedisClient
+from storage.delivery_state import stop_delivering
 from tests.integration.fanout_world import AUTHOR, OTHER, World
 
 pytestmark = pytest.mark.anyio
@@ -220,6 +221,13 @@ async def test_rebuild_all_makes_a_feed_for_everybody_who_was_here(
     assert [await world.feed(viewer) for viewer in (1, 2, 5)] == [[4, 3], None, [4, 3]]
     assert await world.outbox() == [4, 3]
     assert await world.outbox(OTHER) is None
+
+
+async def test_rebuild_says_that_there_are_no_lists_while_all_are_pulled(world: World) -> None:
+    async with world.postgres.transaction() as connection:
+        await stop_delivering(connection)
+    done = foryou(world, "rebuild", "--all")
+    assert (done.returncode, done.stdout.startswith("Nothing to rebuild")) == (0, True)
 
 
 async def test_a_stopped_rebuild_goes_on_where_it_was_stopped(
