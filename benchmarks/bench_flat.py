@@ -2,7 +2,8 @@
 
 With the number of followees, of all posts, of the followers of those who are read. Milliseconds of
 a ranked open when it is the only request, the dearest kind of reader. Ceiling: the plain reader,
-who follows 200 small authors among 100,000 posts; both are asked over HTTP in turns.
+who follows 200 small authors among 100,000 posts; both are asked over HTTP in turns. `--size` is
+how many posts the larger world has, and ten times what each large author has of followers.
 """
 
 import time
@@ -23,7 +24,6 @@ from benchmarks.servers import Servers, migrated, servers
 
 POSTS = 100_000
 MORE_POSTS = 1_000_000
-FOLLOWERS = 100_000
 READERS = 20
 
 PLAIN = Group(readers=range(1, 1 + READERS), followees=200)
@@ -33,13 +33,20 @@ LARGE = Group(readers=range(301, 301 + READERS), followees=190, large=10)
 ELSEWHERE = Group(readers=range(1_001, 1_001 + READERS), followees=200)
 """Readers of the larger world, under other ids: both worlds share one cache."""
 
-SMALL_WORLD = FlatShape(
-    posts=POSTS,
-    followed_authors=2_000,
-    large_authors=10,
-    followers_per_large_author=FOLLOWERS,
-    groups=(PLAIN, FEW, MANY, LARGE),
-)
+
+def worlds(posts: int) -> tuple[FlatShape, FlatShape]:
+    """Return the world that most readers are in, and one of so many posts."""
+    here = FlatShape(
+        posts=POSTS,
+        followed_authors=2_000,
+        large_authors=10,
+        followers_per_large_author=posts // 10,
+        groups=(PLAIN, FEW, MANY, LARGE),
+    )
+    there = replace(
+        here, posts=posts, large_authors=0, followers_per_large_author=0, groups=(ELSEWHERE,)
+    )
+    return here, there
 
 
 @dataclass
@@ -76,17 +83,15 @@ class Kind:
 async def run(options: Options) -> Result:
     """Open the feeds of each kind of reader in turns, one at a time."""
     more = options.size or MORE_POSTS
-    large_world = replace(
-        SMALL_WORLD, posts=more, large_authors=0, followers_per_large_author=0, groups=(ELSEWHERE,)
-    )
+    small_world, large_world = worlds(more)
     async with servers(options) as running, AsyncExitStack() as stack:
-        here = await stack.enter_async_context(_served(running, SMALL_WORLD, "small"))
+        here = await stack.enter_async_context(_served(running, small_world, "small"))
         there = await stack.enter_async_context(_served(running, large_world, "large"))
         kinds = [
             _kind("plain", here, PLAIN),
             _kind(f"{FEW.followees} followees", here, FEW),
             _kind(f"{MANY.followees:,} followees", here, MANY),
-            _kind(f"{LARGE.large} authors with {FOLLOWERS:,} followers", here, LARGE),
+            _kind(f"{LARGE.large} authors with {more // 10:,} followers", here, LARGE),
             _kind(f"{more:,} posts", there, ELSEWHERE),
         ]
         for kind in kinds:
