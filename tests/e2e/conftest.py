@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.e2e.product import Product
+from tests.e2e.product import PATIENT_ENVIRON, Product
 
 
 @pytest.fixture
@@ -19,5 +19,5 @@ def folder(servers_folder: Path) -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def product(servers_folder: Path) -> Iterator[Product]:
     """Run the product with its sample data for this session."""
-    with Product(servers_folder / "product") as running:
+    with Product(servers_folder / "product", **PATIENT_ENVIRON) as running:
         yield running

@@ -15,8 +15,11 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from tests.conftest import PATIENT
+
 ROOT = Path(__file__).parents[2]
 READY_S = 120.0
+PATIENT_ENVIRON = {f"FORYOU_{name.upper()}": str(value) for name, value in PATIENT.items()}
 
 
 def command(*arguments: str) -> list[str]:
@@ -65,14 +68,15 @@ def in_network(page: dict[str, Any]) -> list[str]:
 class Product:
     """One running `foryou up`."""
 
-    def __init__(self, data: Path, *options: str) -> None:
-        """Start it and wait for its line of JSON."""
+    def __init__(self, data: Path, *options: str, **environ: str) -> None:
+        """Start it, with some settings, and wait for its line of JSON."""
         self.data = data
         self.errors = data.with_name(f"{data.name}.stderr")
         with self.errors.open("ab") as sink:
             self.process = subprocess.Popen(
                 command("up", "--data", str(data), "--port", "0", "--json", *options),
                 cwd=ROOT,
+                env={**os.environ, **environ},
                 stdout=subprocess.PIPE,
                 stderr=sink,
                 start_new_session=True,

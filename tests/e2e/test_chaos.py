@@ -23,9 +23,8 @@ import httpx
 import psycopg
 import pytest
 
-from tests.conftest import PATIENT
 from tests.deeds import DEEDS, Deed, Scene
-from tests.e2e.product import Product, eventually, run
+from tests.e2e.product import PATIENT_ENVIRON, Product, eventually, run
 from tests.oracle import HOME_FEED
 
 pytestmark = pytest.mark.e2e
@@ -45,15 +44,15 @@ QUIET_WITHIN_S = 120.0
 
 
 @pytest.fixture
-def chaotic(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Product]:
+def chaotic(folder: Path) -> Iterator[Product]:
     """A product of its own, in which every other author is pulled."""
-    monkeypatch.setenv("FORYOU_PULL_FROM_FOLLOWERS", str(PULL_FROM))
-    monkeypatch.setenv("FORYOU_PUSH_BELOW_FOLLOWERS", str(PUSH_BELOW))
-    monkeypatch.setenv("FORYOU_SWITCH_GRACE_S", "2")
-    monkeypatch.setenv("FORYOU_LEASE_S", "5")
-    for name, value in PATIENT.items():
-        monkeypatch.setenv(f"FORYOU_{name.upper()}", str(value))
-    with Product(folder / "data", "--no-sample") as product:
+    environ = PATIENT_ENVIRON | {
+        "FORYOU_PULL_FROM_FOLLOWERS": str(PULL_FROM),
+        "FORYOU_PUSH_BELOW_FOLLOWERS": str(PUSH_BELOW),
+        "FORYOU_SWITCH_GRACE_S": "2",
+        "FORYOU_LEASE_S": "5",
+    }
+    with Product(folder / "data", "--no-sample", **environ) as product:
         yield product
 
 
