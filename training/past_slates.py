@@ -1,23 +1,39 @@
 """Makes a data set from a past in which nothing was logged: slates people could really have seen.
 
 A *visit* of a person begins with the first thing they did after half an hour of nothing. Its slate
-is what a plain feed would have held a moment before: the newest posts of others, however many the
-slate has room for, in order of time. What the person did in that visit, within the hour, are the
-labels. No negatives are sampled: the rows without a label are posts that stood there as well.
+is gathered a moment before, in one of two ways. `public`: the newest posts of everybody else, as on
+a front page that all share. `network`: what our own recipe would have gathered, the newest posts of
+those whom the person followed by then, and what was popular from outside, by the same bounds. What
+the person did in that visit, within the hour, are the labels. No negatives are sampled: the rows
+without a label are posts that stood there as well.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from feed.order import Ids, Rows
-from training.history import ANONYMOUS, Acts, History, Posts
+from feed.order import Ids, Mask, Rows
+from feed.settings import Settings
+from storage.discovery import HALF_LIFE_S
+from training.history import ANONYMOUS, GRADES, Acts, History
+
+Gathered = Literal["public", "network"]
 
 PAUSE_MS = 30 * 60_000
 WINDOW_H = 1.0
 WINDOW_MS = 3_600_000
-SLATE = 200
+PER_AUTHOR = 2
+"""Popular posts of one author at most, as in the recipe."""
+
+REMEMBERED_MS = 16 * HALF_LIFE_S * 1000
+"""Older engagements add less than one in 60,000 to what is popular."""
+
+WEIGHT = np.zeros(len(GRADES) + 1)
+WEIGHT[[GRADES["like"], GRADES["comment"], GRADES["share"]]] = 1, 3, 2
+"""What an engagement adds to how popular a post is."""
 
 
 @dataclass(frozen=True)
@@ -33,13 +49,14 @@ class Visits:
 class Slates:
     """The rows (n,) of all slates: of which visit, which post (a row of `Posts`), and its label.
 
-    `n_out_of_reach` acts were on posts that stood in no slate: too old, or written during the
-    visit.
+    `followed` are rows of authors whom the viewer followed by then.
+    `n_out_of_reach` acts were on posts that stood in no slate, or were written during the visit.
     """
 
     visits: Visits
     visit: Rows
     post: Rows
+    followed: Mask
     label: npt.NDArray[np.int8]
     n_out_of_reach: int
 
@@ -60,31 +77,64 @@ def visits(acts: Acts) -> Visits:
     return Visits(viewer[first][by_time], ms[first][by_time], of_act)
 
 
-def slates(history: History, room: int = SLATE) -> Slates:
+def slates(
+    history: History, gathered: Gathered = "public", settings: Settings | None = None
+) -> Slates:
     """Return the slate of each visit, newest first, with what came of it."""
     found = visits(history.acts)
-    shown = [
-        _slate(history.posts, int(viewer), int(at), room)
-        for viewer, at in zip(found.viewer, found.at_ms, strict=True)
-    ]
-    visit = np.repeat(np.arange(len(shown)), [len(each) for each in shown])
-    post = np.concatenate(shown) if shown else np.empty(0, dtype=np.intp)
+    gathering = _Gathering(history, gathered, settings or Settings())
+    both = [gathering.at(int(v), int(t)) for v, t in zip(found.viewer, found.at_ms, strict=True)]
+    visit = np.repeat(np.arange(len(both)), [len(post) for post, _ in both])
+    post = np.concatenate([np.empty(0, dtype=np.intp), *(post for post, _ in both)])
+    followed = np.concatenate([np.empty(0, dtype=np.bool_), *(mask for _, mask in both)])
     label, n_out = _labels(history, found, visit, post)
-    return Slates(found, visit, post, label, n_out)
+    return Slates(found, visit, post, followed, label, n_out)
 
 
-def _slate(posts: Posts, viewer: int, at_ms: int, room: int) -> Rows:
-    """Return the rows of the newest posts of others, newest first; posts are in order of time."""
-    end = int(np.searchsorted(posts.ms, at_ms))
-    begin = end
-    taken: list[Rows] = []
-    missing = room
-    while missing > 0 and begin > 0:
-        begin, last = max(0, begin - missing), begin
-        rows = np.arange(begin, last)[::-1]
-        taken.append(rows[posts.author[rows] != viewer])
-        missing = room - sum(map(len, taken))
-    return np.concatenate(taken) if taken else np.empty(0, dtype=np.intp)
+class _Gathering:
+    """The sources of slates, over a past."""
+
+    def __init__(self, history: History, gathered: Gathered, settings: Settings) -> None:
+        self._history, self._gathered = history, gathered
+        self._room, self._discoveries = settings.candidates, settings.discoveries
+        self._least = settings.popular_from
+        posts = history.posts
+        self._original = (posts.original == 0) & (posts.answered == 0)
+
+    def at(self, viewer: int, at_ms: int) -> tuple[Rows, Mask]:
+        """Return rows of posts, newest first, and which of them are of followed authors."""
+        posts, follows = self._history.posts, self._history.follows
+        known = follows.followee[(follows.follower == viewer) & (follows.ms < at_ms)]
+        author = posts.author[: np.searchsorted(posts.ms, at_ms)]
+        followed = np.isin(author, known)
+        others = author != viewer
+        if self._gathered == "public":
+            rows = np.flatnonzero(others)[-self._room :]
+        else:
+            pushed = np.flatnonzero(followed & others)[-self._room :]
+            rows = np.sort(np.concatenate((pushed, self._popular(~followed & others, at_ms))))
+        return rows[::-1], followed[rows[::-1]]
+
+    def _popular(self, outside: Mask, at_ms: int) -> Rows:
+        """Return the hottest originals among the first posts, marked by `outside`."""
+        acts, author = self._history.acts, self._history.posts.author
+        begin, end = np.searchsorted(acts.ms, (at_ms - REMEMBERED_MS, at_ms))
+        passed_s = (at_ms - acts.ms[begin:end]) / 1000
+        weight = WEIGHT[acts.grade[begin:end]] * np.exp2(-passed_s / HALF_LIFE_S)
+        heat = np.bincount(acts.post[begin:end], weights=weight, minlength=len(author))
+        heat = heat[: len(outside)]
+        hot = np.flatnonzero(outside & self._original[: len(outside)] & (heat >= self._least))
+        hot = hot[np.lexsort((-hot, -heat[hot]))]
+        kept = np.fromiter(_first_of_each(author[hot].tolist()), dtype=np.bool_, count=len(hot))
+        return hot[kept][: self._discoveries]
+
+
+def _first_of_each(authors: list[int]) -> Iterator[bool]:
+    """Say of each row whether its author has had fewer rows than one may have."""
+    had: dict[int, int] = {}
+    for author in authors:
+        had[author] = had.get(author, 0) + 1
+        yield had[author] <= PER_AUTHOR
 
 
 def _labels(

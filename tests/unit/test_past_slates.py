@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from feed.errors import Invalid
+from feed.order import Ids
+from feed.settings import Settings
 from training.history import ANONYMOUS, read_history
 from training.past_slates import Slates, slates
 from training.tally import Tally
@@ -36,7 +38,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def slate(found: Slates, visit: int, ids: np.ndarray[tuple[int], np.dtype[np.int64]]) -> object:
+def slate(found: Slates, visit: int, ids: Ids) -> list[tuple[int, int]]:
     rows = found.visit == visit
     return list(zip(ids[found.post[rows]].tolist(), found.label[rows].tolist(), strict=True))
 
@@ -50,7 +52,7 @@ def test_replies_and_reposts_are_comments_and_shares(folder: Path) -> None:
 
 def test_a_slate_holds_what_stood_there_before_the_visit(folder: Path) -> None:
     history = read_history(folder)
-    found = slates(history, room=2)
+    found = slates(history, settings=Settings(candidates=2))
     ids = history.posts.ids
     viewers = found.visits.viewer.tolist()
     assert viewers == [11, 12, 13, 13, 10]
@@ -66,9 +68,42 @@ def test_a_slate_holds_what_stood_there_before_the_visit(folder: Path) -> None:
 
 def test_the_best_of_what_was_done_is_the_label(folder: Path) -> None:
     history = read_history(folder)
-    found = slates(history, room=5)
+    found = slates(history, settings=Settings(candidates=5))
     assert slate(found, 2, history.posts.ids) == [(3, 0), (2, 0), (1, 3)]
     assert slate(found, 3, history.posts.ids) == [(4, 0), (3, 0), (2, 2), (1, 0)]
+
+
+def test_a_slate_of_a_network_holds_followed_authors_and_what_is_popular(folder: Path) -> None:
+    history = read_history(folder)
+    found = slates(history, "network", Settings(popular_from=3.0))
+    ids = history.posts.ids
+    # At 10:59 nobody is followed; of the originals only post 1 was shared and answered.
+    assert slate(found, 2, ids) == [(1, 3)]
+    assert not found.followed.any()
+    (folder / "follows.csv").write_text(
+        "follower_id,followee_id,created_at\n13,11,2026-01-01T10:58:00Z\n13,12,2026-01-01T11:00:00Z\n"
+    )
+    found = slates(read_history(folder), "network", Settings(popular_from=3.0))
+    assert slate(found, 2, ids) == [(2, 0), (1, 3)]
+    # At 12:00 post 3 comes from whom 13 follows meanwhile; the two likes of post 4 are too few.
+    assert slate(found, 3, ids) == [(3, 0), (2, 2), (1, 0)]
+    assert found.followed[found.visit == 3].tolist() == [True, True, False]
+
+
+def test_what_is_popular_fades_and_gives_each_author_two_places(tmp_path: Path) -> None:
+    rows = [f"{n},10,2026-01-01T0{n}:00:00Z,x,," for n in range(1, 5)]
+    head = "id,author_id,created_at,body,repost_of,reply_to\n"
+    (tmp_path / "posts.csv").write_text(head + "\n".join(rows))
+    likes = [f"9,{n},comment,2026-01-01T0{n}:30:00Z" for n in range(1, 5)]
+    likes.append("13,4,like,2026-01-01T05:00:00Z")
+    (tmp_path / "engagements.csv").write_text("viewer_id,post_id,type,at\n" + "\n".join(likes))
+    (tmp_path / "follows.csv").write_text("follower_id,followee_id,created_at\n")
+    history = read_history(tmp_path)
+    last = len(slates(history).visits.viewer) - 1
+    # At 5:00 the comments of 1:30 and 2:30 count 2.0 and 2.2, those of 3:30 and 4:30 2.5 and 2.8.
+    for least, wanted in ((1.0, [4, 3]), (2.6, [4]), (2.9, [])):
+        found = slates(history, "network", Settings(popular_from=least))
+        assert [post for post, _ in slate(found, last, history.posts.ids)] == wanted
 
 
 def test_a_file_that_is_missing_or_unreadable_is_named(folder: Path) -> None:
