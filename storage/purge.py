@@ -79,10 +79,11 @@ UPDATE engagement_deltas SET weight = 0 WHERE viewer_id = %(user)s OR author_id 
     "affinity": "DELETE FROM affinity WHERE viewer_id = %(user)s OR author_id = %(user)s",
     "post_stats": """
 DELETE FROM post_stats WHERE post_id IN (SELECT id FROM posts WHERE author_id = %(user)s)""",
+    # In the order in which a worker that settles takes them: the other way round is a deadlock.
+    "author_delivery": "DELETE FROM author_delivery WHERE author_id = %(user)s",
+    "deliveries": "DELETE FROM deliveries WHERE author_id = %(user)s",
     "delivery_receipts": """
 DELETE FROM delivery_receipts WHERE post_id IN (SELECT id FROM posts WHERE author_id = %(user)s)""",
-    "deliveries": "DELETE FROM deliveries WHERE author_id = %(user)s",
-    "author_delivery": "DELETE FROM author_delivery WHERE author_id = %(user)s",
     "author_costs": "DELETE FROM author_costs WHERE author_id = %(user)s",
     "user_activity": "DELETE FROM user_activity WHERE user_id = %(user)s",
     "idempotency_keys": "DELETE FROM idempotency_keys WHERE user_id = %(user)s",

@@ -10,12 +10,16 @@ from psycopg import sql
 from fanout.housekeeping import Housekeeping
 from fanout.tasks import Fanout
 from feed.settings import Settings
+from storage import receipts
 from storage.connections import Postgres, RedisClient
 from storage.delivery_state import stop_delivering
 from storage.feeds import Feeds
+from storage.pressure import pull_meanwhile
 from storage.purge import delete_user, purge_again
+from storage.receipts import Receipt
 from storage.restarts import Restarts
 from tests.integration.api_client import Client
+from tests.integration.fanout_world import AUTHOR, World
 from tests.integration.test_api_posts import rows
 
 pytestmark = pytest.mark.anyio
@@ -210,3 +214,36 @@ async def test_an_account_that_begins_again_is_not_purged(api: Client, postgres:
     async with postgres.transaction() as connection:
         await purge_again(connection, GONE)
     assert await naming(postgres, "again") == {"posts"}
+
+
+WAITING = (
+    "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+)
+
+
+async def test_an_account_may_be_deleted_while_a_worker_settles_what_it_wrote(
+    postgres: Postgres, redis: RedisClient, settings: Settings
+) -> None:
+    """Both take the same rows, in the same order: one waits for the other, and no more."""
+    world = World(postgres, redis, settings)
+    await world.people(AUTHOR)
+    await world.post(1)
+    receipt = Receipt(post_id=1, chunk=0, n_feeds=0, n_inactive=0)
+    async with postgres.transaction() as connection:
+        await receipts.write(connection, [receipt])
+        await pull_meanwhile(connection, [AUTHOR])
+    async with postgres.transaction() as settling:
+        await pull_meanwhile(settling, [AUTHOR])
+        deleting = asyncio.create_task(deleted(postgres, AUTHOR))
+        while not await rows(postgres, WAITING):  # noqa: ASYNC110  Postgres knows
+            await asyncio.sleep(0.01)
+        await receipts.write(settling, [receipt])
+    assert await deleting
+    assert await rows(postgres, "SELECT FROM delivery_receipts") == []
+
+
+async def deleted(postgres: Postgres, user_id: int) -> bool:
+    async with postgres.transaction() as connection:
+        now = datetime.now(UTC)
+        receipt = await delete_user(connection, user_id, actor_id=user_id, now=now)
+        return receipt.user_id == user_id
