@@ -72,10 +72,14 @@ async def _played(shard: Shard) -> str | None:
         for seed in shard.seeds:
             history = invented(seed, EVENTS)
             player = Player(services[seed % len(services)], steps, seed)
-            if await player.fault(history):
-                history = await player.shortened(history)
-                told = "\n".join(map(str, history))
-                return f"seed {seed}: {await player.fault(history)}\n{told}"
+            try:
+                if await player.fault(history):
+                    history = await player.shortened(history)
+                    told = "\n".join(map(str, history))
+                    return f"seed {seed}: {await player.fault(history)}\n{told}"
+            except Exception as error:
+                error.add_note(f"seed {seed}")
+                raise
     return None
 
 
