@@ -207,14 +207,16 @@ class Fanout:
         raise AssertionError(each.type)  # NEEDED lists it, so it belongs above
 
     async def _forget_user(self, each: Delivery) -> Outcome:
-        """Purge a deleted account of what is cached; and again of all when no request is left."""
+        """Purge a deleted account of what is cached; and again when no request or job is left."""
         user_id = each.payload["user_id"]
         await self._feeds.forget_user(user_id, each.payload.get("shown", ()))
         async with self._postgres.transaction() as connection:
             await purge_again(connection, user_id)
         if each.after_follower:
             return Done()
-        return Again(after_s=REQUESTS_END_S, after_follower=1)
+        # A job that had read a post of theirs settles within its lease.
+        after_s = max(REQUESTS_END_S, self._settings.lease_s)
+        return Again(after_s=after_s, after_follower=1)
 
     async def _backfill(self, each: Delivery) -> Outcome:
         until_s = monotonic() + self._finish_within_s / 2

@@ -9,6 +9,7 @@ from psycopg import sql
 
 from fanout.housekeeping import Housekeeping
 from fanout.tasks import Fanout
+from fanout.worker import TIMEOUT_OF_LEASE
 from feed.settings import Settings
 from storage import receipts
 from storage.connections import Postgres, RedisClient
@@ -160,6 +161,29 @@ async def test_what_a_request_under_way_leaves_is_purged_with_the_event(
     await under_way(postgres)
     await drain(postgres, redis, settings)
     await check_purged_again(postgres)
+
+
+async def test_what_a_job_under_way_leaves_is_purged_with_the_event(
+    api: Client, postgres: Postgres, redis: RedisClient, settings: Settings
+) -> None:
+    """One that had read a post when its account was deleted, and settles when its time is over."""
+    await live(api)
+    assert (await api.call("DELETE", f"/users/{GONE}", GONE)).status_code == 202
+    fanout = Fanout(postgres, Feeds(redis, cap=settings.feed_cap), settings, jitter=lambda: 0.0)
+    await fanout.deliver([id for (id,) in await rows(postgres, "SELECT id FROM deliveries")])
+    time_of_a_job = f"{settings.lease_s * TIMEOUT_OF_LEASE} s"
+    pass_time = "UPDATE deliveries SET due_at = due_at - %s::interval RETURNING 1"
+    await rows(postgres, pass_time, time_of_a_job)
+    due = await rows(postgres, "SELECT id FROM deliveries WHERE due_at <= now()")
+    await fanout.deliver([id for (id,) in due])
+    theirs = "SELECT min(id) FROM posts WHERE author_id = %s"
+    [(post_id,)] = await rows(postgres, theirs, GONE)
+    async with postgres.transaction() as connection:
+        await pull_meanwhile(connection, [GONE])
+        await receipts.write(connection, [Receipt(post_id, 1, n_feeds=1, n_inactive=0)])
+    await drain(postgres, redis, settings)
+    assert "author_delivery" not in await naming(postgres, str(GONE))
+    assert await rows(postgres, "SELECT FROM delivery_receipts WHERE post_id = %s", post_id) == []
 
 
 async def test_where_no_worker_is_needed_the_api_purges_what_a_request_under_way_leaves(
