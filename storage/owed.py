@@ -38,12 +38,25 @@ async def list_owed(
     return [Owed(*row) for row in await (await connection.execute(_LIST, values)).fetchall()]
 
 
-# It is owed from now on: the time it was parked is no lag.
+# It is owed from now on: the time it was parked is no lag, and its event happens anew, so that
+# lists from a dump of before the retry are known to lack it (`storage.redelivery`).
 _RETRY = """
-UPDATE deliveries
-SET state = 'pending', failures = 0, leases = 0, due_at = now(), created_at = now()
-WHERE state = 'parked' AND (%(ids)s::bigint[] IS NULL OR id = ANY(%(ids)s::bigint[]))
-RETURNING id
+WITH parked AS (
+    SELECT id, event_id FROM deliveries
+    WHERE state = 'parked' AND (%(ids)s::bigint[] IS NULL OR id = ANY(%(ids)s::bigint[]))
+    ORDER BY id FOR UPDATE
+), anew AS MATERIALIZED (
+    SELECT event_id, gen_random_uuid() AS id FROM parked GROUP BY event_id
+), appended AS (
+    INSERT INTO outbox_events (id, aggregatetype, aggregateid, type, payload)
+    SELECT anew.id, e.aggregatetype, e.aggregateid, e.type, e.payload
+    FROM anew JOIN outbox_events e ON e.id = anew.event_id
+)
+UPDATE deliveries d
+SET state = 'pending', failures = 0, leases = 0, due_at = now(), created_at = now(),
+    event_id = anew.id
+FROM parked JOIN anew USING (event_id) WHERE d.id = parked.id
+RETURNING d.id
 """
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from fanout.recovery import Recovery
 from feed.settings import Settings
-from storage import graph, keys, posts
+from storage import graph, keys, owed, posts
 from storage.connections import Postgres, RedisClient, open_redis
 from storage.outbox_events import append
 from storage.restarts import Restarts
@@ -241,6 +241,24 @@ async def test_what_is_owed_holds_the_mark_back(world: World, cache: RedisClient
     await world.rows("UPDATE deliveries SET state = 'parked' RETURNING 1")
     await watch.mark()
     assert (await restarts.look()).delivered_until > at  # type: ignore[operator]
+
+
+async def test_what_was_parked_and_arrived_after_the_dump_is_delivered_again(
+    world: World, server: Server, cache: RedisClient
+) -> None:
+    """It happened before the mark, which did not wait for it."""
+    await world.post(14)
+    await world.rows("UPDATE deliveries SET state = 'parked' RETURNING 1")
+    watch = await dumped(world, cache)
+    async with world.postgres.transaction() as connection:
+        assert len(await owed.retry(connection, None)) == 1
+    await world.drain()
+    assert await world.feed(1) == [32, 31, 14, 13, 12, 11]
+    await restart(server, cache)
+    assert await world.feed(1) == [32, 31, 13, 12, 11]
+    assert await watch.check()
+    await world.drain()
+    await check_all(world, cache)
 
 
 async def test_a_flushed_server_is_the_same_run(world: World, cache: RedisClient) -> None:
