@@ -33,6 +33,7 @@ COMMANDS = {
     "explain": Lazy("cli.explain", "explain", "Say why a post stands where it does in a feed."),
     "replay": Lazy("cli.replay", "replay", "Rank a feed again, or under other weights."),
     "weights": Lazy("cli.weights", "weights", "Look over a file of ranking profiles."),
+    "train": Lazy("cli.train", "train", "Make data sets, fit a heavy ranker, judge it."),
     "token": Lazy("cli.token", "token", "Make a JWT to try the service with."),
     "doctor": Lazy("cli.doctor", "doctor", "Check versions and settings of the servers."),
     "bench": Lazy("cli.bench", "bench", "Run one benchmark."),

@@ -5,8 +5,9 @@ same queries (a paired difference). Everything comes with a bootstrap interval o
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -113,6 +114,20 @@ def evaluate(test: Dataset, scores: Mapping[str, Scores], *, model: str, seed: i
         spread={name: _spread(test, each) for name, each in scores.items()},
         slices=tuple(_slices(test, scores, seed)),
     )
+
+
+def document(found: Evaluation) -> dict[str, Any]:
+    """Return an evaluation as JSON can hold it: what is not known is null."""
+    known: dict[str, Any] = _known(asdict(found))
+    return known
+
+
+def _known(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _known(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_known(each) for each in value]
+    return None if isinstance(value, float) and np.isnan(value) else value
 
 
 def _values(test: Dataset, scores: Scores) -> Mapping[str, Scores]:

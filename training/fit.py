@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feed.errors import Invalid
+from rankers.artifact import Head
 from training.dataset import GAINS, HEADS, Dataset, check_order
 from training.extra import extra
 
@@ -78,16 +79,6 @@ class Calibration:
     def __call__(self, raw: Scores) -> Scores:
         """Return probabilities (n,)."""
         return np.asarray(1 / (1 + np.exp(-(self.a * raw + self.b))))
-
-
-@dataclass(frozen=True)
-class Head:
-    """One booster of a model by heads: of what it tells the probability, and its weight."""
-
-    name: str
-    text: str
-    calibration: Calibration
-    weight: float
 
 
 def fit_lambdarank(
@@ -163,7 +154,8 @@ def _head(
     labels = [part[name].astype(np.float64) for part in parts]
     text = _boosted(name, parameters, parts, labels, fitting, progress)
     raw = _raw_scores(text, parts[1], fitting)
-    return Head(name, text, calibrated(raw, parts[1][name]), weight)
+    map_ = calibrated(raw, parts[1][name])
+    return Head(name, text, map_.a, map_.b, weight)
 
 
 def _boosted(

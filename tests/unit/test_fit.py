@@ -11,7 +11,7 @@ from sklearn.datasets import load_svmlight_file
 from feed.errors import Invalid
 from tests.slates import slates
 from training.dataset import Dataset
-from training.fit import Fitting, calibrated, fit_heads, fit_lambdarank
+from training.fit import Calibration, Fitting, calibrated, fit_heads, fit_lambdarank
 from training.metrics import calibration_error, ndcg
 from training.split import split
 
@@ -126,7 +126,7 @@ def test_a_head_says_how_often_it_happens() -> None:
     assert named == [("clicked", 1.0), ("liked", 2.0)]  # hardly anything else happened
     for head in heads:
         raw = lightgbm.Booster(model_str=head.text).predict(parts.test.matrix, raw_score=True)
-        said = head.calibration(np.asarray(raw))
+        said = Calibration(head.a, head.b)(np.asarray(raw))
         assert calibration_error(parts.test[head.name].astype(float), said, 10) < 0.03
 
 
