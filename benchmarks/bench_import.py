@@ -9,6 +9,7 @@ import json
 import resource
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -27,6 +28,7 @@ from feed.errors import ForYouError
 FOLLOWS = 300_000
 FOLLOWS_PER_USER = 150
 ROUNDS = 3
+LOOK_EVERY_S = 0.1
 ROOT = Path(__file__).parents[1]
 BLOCK_BYTES = 1 << 20
 
@@ -38,11 +40,13 @@ async def run(options: Options) -> Result:
         say(f"writing {users:,} users and {users * FOLLOWS_PER_USER:,} follows")
         folder = running.folder / "import"
         rows = write_files(folder, users, seed=options.seed)
-        ours, bare = [], []
+        ours, bare, peaks_mb = [], [], []
         before_s = _children_cpu_s()
         for n in range(1, min(options.rounds, ROUNDS) + 1):
             say(f"round {n} of {min(options.rounds, ROUNDS)}")
-            ours.append(await _imported(running.postgres_url, folder, rows))
+            rows_per_s, peak_mb = await _imported(running.postgres_url, folder, rows)
+            ours.append(rows_per_s)
+            peaks_mb.append(peak_mb)
             bare.append(_copied(running.postgres_url, folder / "follows.csv", rows - users))
         return Result(
             name="import",
@@ -55,6 +59,7 @@ async def run(options: Options) -> Result:
             details={
                 "users": users,
                 "follows": rows - users,
+                "command_peak_mb": round(max(peaks_mb), 1),
                 "command_cpu_us_per_row": round(
                     (_children_cpu_s() - before_s) / rows / len(ours) * 1e6, 1
                 ),
@@ -93,8 +98,8 @@ def _edges(rng: np.random.Generator, users: int) -> list[npt.NDArray[np.int64]]:
     ]
 
 
-async def _imported(server_url: str, folder: Path, rows: int) -> float:
-    """Run the command into a new database; return rows per second.
+async def _imported(server_url: str, folder: Path, rows: int) -> tuple[float, float]:
+    """Run the command into a new database; return rows per second, and its most megabytes.
 
     Raises:
         ForYouError: It failed, or did not write every row.
@@ -103,23 +108,44 @@ async def _imported(server_url: str, folder: Path, rows: int) -> float:
         await migrate_database(url)
         command = [sys.executable, "-m", "cli.main", "import", str(folder), "--postgres", url]
         started = time.perf_counter()
-        summary = await _output([*command, "--json"])
+        summary, peak_mb = await _output([*command, "--json"])
         spent_s = time.perf_counter() - started
     written = summary["users"]["written"] + summary["follows"]["written"]
     if written != rows:
         raise ForYouError(f"foryou import wrote {written:,} of {rows:,} rows.")
-    return rows / spent_s
+    return rows / spent_s, peak_mb
 
 
-async def _output(command: list[str]) -> dict[str, Any]:
+async def _output(command: list[str]) -> tuple[dict[str, Any], float]:
     process = await asyncio.create_subprocess_exec(
         *command, cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
-    output, told = await process.communicate()
+    (output, told), peak_mb = await asyncio.gather(process.communicate(), _peak_mb(process))
     if process.returncode != 0:
         raise ForYouError(f"foryou import failed: {told.decode().strip()[-300:]}")
     summary: dict[str, Any] = json.loads(output)
-    return summary
+    return summary, peak_mb
+
+
+async def _peak_mb(process: asyncio.subprocess.Process) -> float:
+    """Return the most memory that a process has held, in megabytes, looked at until it ends."""
+    peak_mb = 0.0
+    while process.returncode is None:
+        peak_mb = max(peak_mb, held_at_most_mb(process.pid))
+        await asyncio.sleep(LOOK_EVERY_S)
+    return peak_mb
+
+
+def held_at_most_mb(pid: int) -> float:
+    """Return the most memory that a process has held so far; 0 when it has ended.
+
+    Not what `resource` says of children: that holds the memory of whoever started them.
+    """
+    with suppress(FileNotFoundError, ProcessLookupError):
+        for line in Path("/proc", str(pid), "status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) / 1024
+    return 0.0
 
 
 def _copied(server_url: str, file: Path, rows: int) -> float:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from benchmarks.bench_import import FOLLOWS_PER_USER, write_files
+from benchmarks.bench_import import FOLLOWS_PER_USER, held_at_most_mb, write_files
 from benchmarks.cpu import cpu_s
 from benchmarks.load import Answer, Target, get_each, load
 from benchmarks.machine import cpu
@@ -213,3 +213,12 @@ def test_cpu_time_of_a_process_grows_with_what_it_does() -> None:
     while sum(range(10_000)) and cpu_s(os.getpid()) < before + 0.02:
         pass
     assert before < cpu_s(os.getpid()) < before + 5
+
+
+def test_the_most_memory_of_a_process_stays_when_it_is_given_back() -> None:
+    before_mb = held_at_most_mb(os.getpid())
+    held = bytearray(int((before_mb + 64) * 2**20))  # more than was ever held at once
+    held[::4096] = b"x" * len(held[::4096])
+    del held
+    assert held_at_most_mb(os.getpid()) >= before_mb + 60
+    assert held_at_most_mb(2**22 + 1) == 0.0, "there is no such process"
