@@ -9,6 +9,7 @@ import numpy as np
 from feed.affinity import FOLLOW_STRENGTH, affinity
 from feed.candidates import FORMATS, SOURCE_CODE, SOURCES
 from feed.order import Ids, Mask, Rows
+from feed.settings import Settings
 from rankers.features import NAMES, Facts, Matrix, build, schema_hash
 from training.baselines import by_affinity_decay
 from training.dataset import HEADS, About, Column, Dataset, Words
@@ -28,14 +29,17 @@ Progress = Callable[[int, int], None]
 
 
 def past_dataset(
-    history: History, gathered: Gathered = "public", progress: Progress | None = None
+    history: History,
+    gathered: Gathered = "public",
+    progress: Progress | None = None,
+    settings: Settings | None = None,
 ) -> Dataset:
     """Return the slates of a past on which somebody engaged with something.
 
     The rest is left out and counted: in a past without impressions nobody knows whether a slate
     without an engagement was looked at.
     """
-    found = slates(history, gathered)
+    found = slates(history, gathered, settings)
     engaged = np.bincount(found.visit, weights=found.label > 0, minlength=len(found.visits.viewer))
     kept = engaged[found.visit] > 0
     visit, post = found.visit[kept], found.post[kept]

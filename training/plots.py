@@ -73,6 +73,7 @@ def calibration(curves: Mapping[str, tuple[Scores, Scores]]) -> str:
             each.plot([0, top], [0, top], color=GRID, lw=1, zorder=0)
             each.plot(mean, rate, "o-", color=ACCENT, ms=4, lw=1.2)
             each.set(title=name, xlabel="said", ylabel="happened", xlim=(0, top), ylim=(0, top))
+            each.set_box_aspect(1)
         return _svg(figure)
 
 

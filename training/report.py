@@ -128,10 +128,9 @@ def _head(subject: Subject, split: Split, found: Evaluation) -> str:
 def _verdict(found: Evaluation) -> str:
     lost = [name for name in found.lift if name not in found.beaten]
     ours = found.rankers[found.model][MAIN]
-    if not lost:
-        said = "It beats every baseline: no interval touches its own."
-    else:
-        said = f"It does not clearly beat {', '.join(lost)}: the intervals touch."
+    said = f"It beats {', '.join(found.beaten) or 'nothing'}: no interval touches its own."
+    if lost:
+        said += f" It does not clearly beat {', '.join(lost)}."
     mark = "" if not lost else " no"
     return f'<p class="verdict{mark}">NDCG@10 {_told(ours)}. {escape(said)}</p>'
 
@@ -318,7 +317,7 @@ def _contributions(parts: Sequence[Part], matrix: npt.NDArray[np.float32]) -> Sc
     total = np.zeros(matrix.shape)
     for part in parts:
         booster = extra("lightgbm").Booster(model_str=part.text)
-        total += part.weight * booster.predict(matrix, pred_contrib=True)[:, :-1]
+        total += part.weight * booster.predict(matrix, pred_contrib=True, num_threads=1)[:, :-1]
     return total
 
 

@@ -42,13 +42,13 @@ def predicted(text: str, dataset: Dataset) -> np.ndarray[tuple[int], np.dtype[np
 
 def test_the_example_of_lightgbm_comes_out_as_with_the_bare_library() -> None:
     train, test = example("train"), example("test")
-    ours = predicted(fit_lambdarank(train, test, Fitting(rounds=100, patience=0)), test)
-    pins = {"deterministic": True, "force_col_wise": True, "verbosity": -1}
+    ours = predicted(fit_lambdarank(train, test, Fitting(rounds=100, patience=0, threads=1)), test)
+    pins = {"deterministic": True, "force_col_wise": True, "verbosity": -1, "num_threads": 1}
     rows = lightgbm.Dataset(train.matrix, train["label"], group=train.sizes)
     bare = lightgbm.train({"objective": "lambdarank", **pins}, rows, num_boost_round=100)
     value = np.nanmean(ndcg(test.gains, ours, test.starts, k=10))
     assert value == pytest.approx(0.736, abs=0.01)
-    assert np.array_equal(ours, bare.predict(test.matrix))
+    assert np.array_equal(ours, bare.predict(test.matrix, num_threads=1))
 
 
 @pytest.mark.parametrize("fitting", [SMALL, replace(SMALL, debias=True)])
@@ -125,7 +125,9 @@ def test_a_head_says_how_often_it_happens() -> None:
     named = [(head.name, head.weight) for head in heads]
     assert named == [("clicked", 1.0), ("liked", 2.0)]  # hardly anything else happened
     for head in heads:
-        raw = lightgbm.Booster(model_str=head.text).predict(parts.test.matrix, raw_score=True)
+        raw = lightgbm.Booster(model_str=head.text).predict(
+            parts.test.matrix, raw_score=True, num_threads=1
+        )
         said = Calibration(head.a, head.b)(np.asarray(raw))
         assert calibration_error(parts.test[head.name].astype(float), said, 10) < 0.03
 

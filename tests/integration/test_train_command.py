@@ -11,13 +11,30 @@ from click.testing import CliRunner
 
 from cli.main import foryou
 from feed.errors import Invalid, Misconfigured
+from feed.settings import Settings
 from rankers.features import schema_hash
 from tests.slates import slates
 from training.dataset import read, write
+from training.evaluate import MAIN
+from training.fit import Fitting
+from training.history import read_history
+from training.past_dataset import past_dataset
+from training.trial import fit
 
-DARTPOST = Path(__file__).parents[2] / "samples" / "dartpost"
-FEW_DATA = ("--rounds", "80", "--patience", "0", "--leaves", "7", "--learning-rate", "0.05")
+SAMPLES = Path(__file__).parents[2] / "samples"
+DARTPOST, SE_QUANTUM = SAMPLES / "dartpost", SAMPLES / "se_quantum"
+FEW_DATA: tuple[str, ...] = (
+    "--rounds",
+    "80",
+    "--patience",
+    "0",
+    "--leaves",
+    "7",
+    "--learning-rate",
+    "0.05",
+)
 FEW_DATA += ("--least-rows", "200", "--valid-share", "0.1", "--test-share", "0.4", "--threads", "1")
+HEADS = ("--rounds", "9", "--kind", "heads", "--threads", "1")
 MUST_BEAT = {"chronological", "popularity", "engagement_decay", "affinity_decay"}
 
 
@@ -49,6 +66,14 @@ def test_the_heavy_ranker_beats_what_costs_nothing(fitted: dict[str, Any]) -> No
     assert fitted["rankers"]["model"]["ndcg@10"]["mean"] > 0.22
 
 
+def test_so_it_does_where_questions_are_answered() -> None:
+    past = read_history(SE_QUANTUM)
+    rows = past_dataset(past, settings=Settings(candidates=60))  # 500 take a minute, and say so too
+    trial = fit(rows, "lambdarank", Fitting(threads=1), shares=(0.1, 0.4), created_at="")
+    assert set(trial.found.beaten) >= MUST_BEAT
+    assert trial.found.rankers["model"][MAIN].mean > 0.55
+
+
 def test_judging_again_says_the_same(data: Path, fitted: dict[str, Any]) -> None:
     again = json.loads(run("evaluate", data, "--model", data.parent / "model", "--json"))
     assert again == fitted
@@ -69,11 +94,11 @@ def test_the_report_stands_for_itself(data: Path, fitted: dict[str, Any]) -> Non
 def test_the_same_command_writes_the_same_model(tmp_path: Path) -> None:
     write(tmp_path / "data", known())
     for name in ("one", "two"):
-        run("fit", tmp_path / "data", "--out", tmp_path / name, "--rounds", "9", "--kind", "heads")
+        run("fit", tmp_path / "data", "--out", tmp_path / name, *HEADS)
     texts = [(tmp_path / name / "model.txt").read_bytes() for name in ("one", "two")]
     assert texts[0] == texts[1]
     with pytest.raises(Misconfigured, match="already holds"):
-        run("fit", tmp_path / "data", "--out", tmp_path / "two")
+        run("fit", tmp_path / "data", "--out", tmp_path / "two", *HEADS)
     page = tmp_path / "report.html"
     run("report", tmp_path / "data", "--model", tmp_path / "one", "--out", page)
     assert "clicked" in page.read_text(encoding="utf-8")
