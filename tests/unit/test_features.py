@@ -1,6 +1,7 @@
 """The feature table and its only builder."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
@@ -81,3 +82,9 @@ def test_every_feature_says_what_it_is() -> None:
     assert len(set(NAMES)) == len(NAMES) and 25 <= len(NAMES) <= 40
     assert all(feature.unit and feature.meaning for feature in FEATURES)
     assert len(FORMATS) == 4
+
+
+def test_the_docs_show_the_table() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "training.md").read_text(encoding="utf-8")
+    for name, unit, unknown, meaning in FEATURES:
+        assert f"| `{name}` | {unit} | {unknown or 'never'} | {meaning} |" in page
