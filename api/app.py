@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from api import (
     admin,
+    admin_models,
     admin_modes,
     admin_users,
     events,
@@ -57,6 +58,7 @@ ROUTERS = (
     admin.router,
     admin_users.router,
     admin_modes.router,
+    admin_models.router,
 )
 
 

@@ -34,6 +34,7 @@ COMMANDS = {
     "replay": Lazy("cli.replay", "replay", "Rank a feed again, or under other weights."),
     "weights": Lazy("cli.weights", "weights", "Look over a file of ranking profiles."),
     "train": Lazy("cli.train", "train", "Make data sets, fit a heavy ranker, judge it."),
+    "models": Lazy("cli.models", "models", "Promote and roll back heavy rankers."),
     "token": Lazy("cli.token", "token", "Make a JWT to try the service with."),
     "doctor": Lazy("cli.doctor", "doctor", "Check versions and settings of the servers."),
     "bench": Lazy("cli.bench", "bench", "Run one benchmark."),

@@ -120,6 +120,10 @@ class Settings:
     popular_from: float = _setting(
         3.0, "Engagement, as it counts now, from which a post is popular: a like counts 1, halving"
     )
+    heavy_k: int = _setting(200, "The light ranker's best, which the heavy ranker orders")
+    heavy_deadline_ms: int = _setting(
+        50, "Time for the heavy ranker; without it the light one's order is served"
+    )
     side_effects_at_once: int = _setting(
         64, "Rebuilds, and as many visits, waiting beside the requests"
     )
@@ -135,6 +139,17 @@ class Settings:
     future_clamp_s: int = _setting(300, "A created_at further in the future is refused")
     affinity_half_life_s: int = _setting(30 * 86400, "Strength of an affinity halves in this time")
     aggregate_every_s: float = _setting(0.5, "Pause between two folds of counters and affinity")
+    log_keep_days: int = _setting(
+        90, "What was served and what was folded is kept for so many days, to train on"
+    )
+    slates_with_features: float = _setting(
+        0.1, "Share of ranked opens whose features are logged as well, to train on"
+    )
+    slate_rows_logged: int = _setting(100, "The first rows of a slate, which are logged")
+    slate_others_logged: int = _setting(20, "Further rows that are logged, drawn by lot")
+    log_queue: int = _setting(
+        1_000, "Pages and slates that one process holds until they are logged; more are dropped"
+    )
     outbox_keep_s: int = _setting(2 * 3600, "Delivered outbox events are kept this long")
     audit_every_s: float = _setting(60.0, "A few feeds are compared with the truth this often")
     audit_viewers: int = _setting(10, "Viewers whose feeds are compared each time")
