@@ -7,7 +7,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import Any
 
@@ -21,7 +21,7 @@ from storage.author_delivery import owe_switches
 from storage.connections import Connection, Postgres
 from storage.feeds import Feeds
 from storage.locks import try_lock
-from storage.migrate import ensure_partitions
+from storage.migrate import drop_partitions, ensure_partitions
 from storage.restarts import Restarts
 
 log = logging.getLogger(__name__)
@@ -78,12 +78,15 @@ class Housekeeping:
         pruned = 0
         async with self._alone("tidy") as connection:
             if connection is not None:
-                await ensure_partitions(connection, datetime.now(UTC).date())
+                today = datetime.now(UTC).date()
+                await ensure_partitions(connection, today)
                 keep_s = self._settings.outbox_keep_s
                 pruned = await outbox_events.prune(connection, keep_s, limit=BATCH)
                 keep_s = self._settings.receipts_keep_s
                 pruned = max(pruned, await receipts.prune(connection, keep_s, limit=BATCH))
                 await idempotency.prune(connection)
+                keep = timedelta(days=self._settings.log_keep_days)
+                await drop_partitions(connection, today - keep)
         return 0.0 if pruned >= BATCH else DAILY_WORK_EVERY_S
 
     async def check_restart(self) -> float:

@@ -10,7 +10,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 from uuid import UUID
 
+from psycopg import sql
+
 from storage.connections import Connection
+from storage.statistics import count_people, next_fold
 from storage.targets import Target, targets_of
 
 Outcome = Literal["accepted", "duplicate", "unknown_post"]
@@ -28,6 +31,9 @@ SOCIAL = frozenset({"like", "comment", "share"})
 HIDES = {"not_interested": "not_interested", "report": "hide"}
 
 
+EventKey = tuple[int, UUID] | tuple[int, str, int, int | None]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Event:
     """One thing that a viewer did, as the client reports it."""
@@ -42,9 +48,15 @@ class Event:
     dwell_ms: int | None = None
 
     @property
-    def key(self) -> tuple[int, UUID]:
-        """What makes this event the same as another."""
-        return self.viewer_id, self.event_id
+    def keys(self) -> tuple["EventKey", ...]:
+        """What makes this event the same as another that has any of these.
+
+        A row of a snapshot is on the screen once, however often that is reported.
+        """
+        event = (self.viewer_id, self.event_id)
+        if self.type != "impression" or self.snapshot_id is None:
+            return (event,)
+        return event, (self.viewer_id, self.snapshot_id, self.post_id, self.position)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +68,8 @@ class Delta:
     author_id: int
     likes: int = 0
     comments: int = 0
+    clicks: int = 0
+    shares: int = 0
     impressions: int = 0
     weight: float = 0.0
     at: datetime
@@ -102,18 +116,18 @@ def clamped(events: Sequence[Event], now: datetime) -> list[Event]:
 def _judged(
     events: Sequence[Event],
     targets: dict[tuple[int, int], Target],
-    known: set[tuple[int, UUID]],
+    known: set[EventKey],
 ) -> list[Outcome]:
     seen = set(known)
     outcomes: list[Outcome] = []
     for event in events:
         target = targets.get((event.viewer_id, event.post_id))
-        if event.key in seen:
+        if not seen.isdisjoint(event.keys):
             outcomes.append("duplicate")
         elif target is None or (target.blocked and event.type in SOCIAL):
             outcomes.append("unknown_post")
         else:
-            seen.add(event.key)
+            seen.update(event.keys)
             outcomes.append("accepted")
     return outcomes
 
@@ -149,7 +163,11 @@ def _deltas(
             target = targets[pair]
             weight = 0.0 if target.author_id == pair[0] else sign * LIKE_WEIGHT
             deltas.append(_blank(pair[0], target, at, likes=sign, weight=weight))
-    return [d for d in deltas if d.likes or d.comments or d.impressions or d.weight]
+    return [
+        d
+        for d in deltas
+        if d.likes or d.comments or d.clicks or d.shares or d.impressions or d.weight
+    ]
 
 
 def _delta(event: Event, target: Target) -> Delta:
@@ -160,6 +178,8 @@ def _delta(event: Event, target: Target) -> Delta:
         target,
         event.at,
         comments=int(event.type == "comment"),
+        clicks=int(event.type == "click"),
+        shares=int(event.type == "share"),
         impressions=int(event.type == "impression"),
         weight=0.0 if target.author_id == event.viewer_id else weight,
     )
@@ -193,13 +213,26 @@ SELECT e.viewer_id, e.event_id
 """
 
 
-async def _known(
-    connection: Connection, events: Sequence[Event], now: datetime
-) -> set[tuple[int, UUID]]:
+_ON_SCREEN = """
+SELECT e.viewer_id, e.snapshot_id, e.post_id, e.position
+  FROM engagements e
+  JOIN (SELECT DISTINCT * FROM unnest(%s::bigint[], %s::bigint[])) AS asked (viewer_id, post_id)
+    ON e.viewer_id = asked.viewer_id AND e.post_id = asked.post_id
+ WHERE e.type = 'impression' AND e.snapshot_id = ANY(%s) AND e.day = ANY(%s)
+"""
+
+
+async def _known(connection: Connection, events: Sequence[Event], now: datetime) -> set[EventKey]:
     days = [now.astimezone(UTC).date() - timedelta(days=n) for n in range(4)]
     asked = [[e.viewer_id for e in events], [e.event_id for e in events], days]
     rows = await connection.execute(_KNOWN, asked)
-    return set(await rows.fetchall())
+    known: set[EventKey] = {(viewer_id, event_id) for viewer_id, event_id in await rows.fetchall()}
+    if shown := [e for e in events if len(e.keys) > 1]:
+        columns = [[e.viewer_id for e in shown], [e.post_id for e in shown]]
+        snapshots = sorted({e.snapshot_id for e in shown if e.snapshot_id is not None})
+        rows = await connection.execute(_ON_SCREEN, [*columns, snapshots, days])
+        known.update((row[0], row[1], row[2], row[3]) for row in await rows.fetchall())
+    return known
 
 
 _LOG = """
@@ -287,10 +320,11 @@ async def _keep_reactions(
 
 
 _OWE = """
-INSERT INTO engagement_deltas (post_id, viewer_id, author_id, likes, comments, impressions,
-                               weight, at)
+INSERT INTO engagement_deltas (post_id, viewer_id, author_id, likes, comments, clicks, shares,
+                               impressions, weight, at)
 SELECT * FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[], %s::smallint[], %s::smallint[],
-                     %s::smallint[], %s::real[], %s::timestamptz[])
+                     %s::smallint[], %s::smallint[], %s::smallint[], %s::real[],
+                     %s::timestamptz[])
 """
 
 
@@ -302,6 +336,8 @@ async def _owe(connection: Connection, deltas: Sequence[Delta]) -> None:
             [d.author_id for d in deltas],
             [d.likes for d in deltas],
             [d.comments for d in deltas],
+            [d.clicks for d in deltas],
+            [d.shares for d in deltas],
             [d.impressions for d in deltas],
             [d.weight for d in deltas],
             [d.at for d in deltas],
@@ -318,22 +354,30 @@ _FOLD = """
 WITH batch AS (
     DELETE FROM engagement_deltas WHERE id IN (
         SELECT id FROM engagement_deltas ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
-    RETURNING *
+    RETURNING *, likes + comments + reposts + clicks + shares AS engaged
+), kept AS (
+    INSERT INTO folded (day, fold, post_id, viewer_id, author_id, at, likes, comments, reposts,
+                        clicks, shares, impressions, posts, engaged, weight)
+    SELECT current_date, %(fold)s, post_id, viewer_id, author_id, at, likes, comments, reposts,
+           clicks, shares, impressions, posts, engaged, weight
+      FROM batch
 ), heated AS (
     SELECT *, likes + 3 * comments + 2 * reposts AS heat,
            extract(epoch FROM at)::float8 AS at_s,
            extract(epoch FROM max(at) OVER (PARTITION BY post_id))::float8 AS latest_s
       FROM batch
 ), counted AS (
-    INSERT INTO post_stats AS s (post_id, likes, comments, reposts, impressions, heat, heat_s)
-    SELECT post_id, sum(likes), sum(comments), sum(reposts), sum(impressions),
-           sum(heat_at(heat, at_s, latest_s)), latest_s
+    INSERT INTO post_stats AS s (post_id, likes, comments, reposts, clicks, shares, impressions,
+                                 heat, heat_s)
+    SELECT post_id, sum(likes), sum(comments), sum(reposts), sum(clicks), sum(shares),
+           sum(impressions), sum(heat_at(heat, at_s, latest_s)), latest_s
       FROM heated GROUP BY post_id, latest_s
-    HAVING count(*) FILTER (WHERE (likes, comments, reposts, impressions) <> (0, 0, 0, 0)) > 0
+    HAVING count(*) FILTER (WHERE engaged <> 0 OR impressions <> 0) > 0
      ORDER BY post_id
     ON CONFLICT (post_id) DO UPDATE
        SET likes = s.likes + excluded.likes, comments = s.comments + excluded.comments,
-           reposts = s.reposts + excluded.reposts,
+           reposts = s.reposts + excluded.reposts, clicks = s.clicks + excluded.clicks,
+           shares = s.shares + excluded.shares,
            impressions = s.impressions + excluded.impressions,
            heat = heat_at(s.heat, s.heat_s, greatest(s.heat_s, excluded.heat_s))
                 + heat_at(excluded.heat, excluded.heat_s, greatest(s.heat_s, excluded.heat_s)),
@@ -342,25 +386,36 @@ WITH batch AS (
     SELECT *, max(at) OVER (PARTITION BY viewer_id, author_id) AS latest_at
       FROM batch WHERE weight <> 0
 ), felt AS (
-    INSERT INTO affinity AS a (viewer_id, author_id, strength, at)
+    INSERT INTO affinity AS a (viewer_id, author_id, strength, at, engaged, engaged_at)
     SELECT viewer_id, author_id,
            sum(weight * 2::float8 ^ -least(100, extract(epoch FROM
                latest_at - at)::float8 / %(half_life_s)s)),
-           latest_at
+           latest_at, sum(engaged), max(at) FILTER (WHERE engaged > 0)
       FROM latest GROUP BY viewer_id, author_id, latest_at ORDER BY viewer_id, author_id
     ON CONFLICT (viewer_id, author_id) DO UPDATE
        SET strength = a.strength * 2::float8 ^ -least(100, extract(epoch FROM
                           greatest(a.at, excluded.at) - a.at)::float8 / %(half_life_s)s)
                     + excluded.strength * 2::float8 ^ -least(100, extract(epoch FROM
                           greatest(a.at, excluded.at) - excluded.at)::float8 / %(half_life_s)s),
-           at = greatest(a.at, excluded.at)
+           at = greatest(a.at, excluded.at), engaged = a.engaged + excluded.engaged,
+           engaged_at = greatest(a.engaged_at, excluded.engaged_at)
 )
 SELECT count(*) FROM batch
 """
+_FOLDED = sql.SQL("(SELECT * FROM folded WHERE day = current_date AND fold = {})")
 
 
 async def fold(connection: Connection, half_life_s: float, *, limit: int = FOLD_BATCH) -> int:
-    """Pay the oldest deltas into counters, heat and affinity, in one statement; return how many."""
-    values = {"half_life_s": half_life_s, "limit": limit}
-    row = await (await connection.execute(_FOLD, values)).fetchone()
+    """Pay the oldest deltas into counters, heat, affinity and statistics; return how many.
+
+    They are kept as they were folded, under the number of this fold, which a reader of counters
+    sees together with them.
+    """
+    async with connection.transaction():
+        number = await next_fold(connection)
+        if number is None:
+            return 0
+        values = {"half_life_s": half_life_s, "limit": limit, "fold": number}
+        row = await (await connection.execute(_FOLD, values)).fetchone()
+        await count_people(connection, _FOLDED.format(number))
     return int(row[0]) if row else 0

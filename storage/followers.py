@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from feed.order import MAX_ID
 from storage.connections import Connection
+from storage.statistics import next_fold
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,9 @@ WITH taken AS (
     RETURNING author_id, delta
 ), sums AS (
     SELECT author_id, sum(delta)::integer AS delta FROM taken GROUP BY author_id ORDER BY author_id
+), kept AS (
+    INSERT INTO folded (day, fold, post_id, viewer_id, author_id, at, followers)
+    SELECT current_date, %s, 0, 0, author_id, now(), delta FROM sums
 )
 INSERT INTO users (id, name, follower_count)
 SELECT author_id, 'user ' || author_id, delta FROM sums
@@ -122,5 +126,9 @@ RETURNING id
 
 async def fold_counts(connection: Connection, limit: int = 10_000) -> list[int]:
     """Add what follows and unfollows still owe to follower counts; return the authors touched."""
-    rows = await connection.execute(_FOLD, [limit])
-    return [author_id for (author_id,) in await rows.fetchall()]
+    async with connection.transaction():
+        number = await next_fold(connection)
+        if number is None:
+            return []
+        rows = await connection.execute(_FOLD, [limit, number])
+        return [author_id for (author_id,) in await rows.fetchall()]

@@ -59,11 +59,12 @@ WITH locked AS (
 ), changed AS (
     DELETE FROM follows USING locked
     WHERE follows.follower_id = locked.follower_id AND follows.followee_id = locked.followee_id
-    RETURNING follows.follower_id, follows.followee_id
+    RETURNING follows.follower_id, follows.followee_id, follows.created_at
 ), owed AS (
     INSERT INTO follower_deltas (author_id, delta) SELECT followee_id, -1 FROM changed
 ), left_behind AS (
-    INSERT INTO unfollowed (viewer_id, author_id) SELECT follower_id, followee_id FROM changed
+    INSERT INTO unfollowed (viewer_id, author_id, followed_at)
+    SELECT follower_id, followee_id, created_at FROM changed
     ON CONFLICT DO NOTHING
 )
 SELECT follower_id, followee_id FROM changed

@@ -7,6 +7,7 @@ from datetime import date, timedelta
 from importlib import resources
 
 from psycopg import sql
+from psycopg.errors import LockNotAvailable
 
 from storage.connections import Connection
 
@@ -47,7 +48,8 @@ def _files() -> list[tuple[int, str]]:
     return sorted((int(name[:4]), name) for name in names if name.endswith(".sql"))
 
 
-_PARTITIONED = ("engagements", "served")
+_PARTITIONED = ("engagements", "served", "folded", "slates")
+PRUNED = ("served", "folded", "slates")
 _KNOWN = "SELECT relname FROM pg_class WHERE relname = ANY(%s) AND relispartition"
 
 
@@ -68,6 +70,37 @@ async def ensure_partitions(connection: Connection, today: date) -> list[str]:
                 await _make_partition(connection, name, table, day)
                 made.append(name)
     return made
+
+
+_OVER = """
+SELECT child.relname FROM pg_inherits
+  JOIN pg_class child ON child.oid = inhrelid JOIN pg_class parent ON parent.oid = inhparent
+ WHERE parent.relname = ANY(%s) AND child.relname ~ '_[0-9]{8}$' AND right(child.relname, 8) < %s
+ ORDER BY 1
+"""
+
+
+async def drop_partitions(connection: Connection, before: date) -> list[str]:
+    """Drop what logs hold of earlier days; return the partitions dropped.
+
+    Events are kept: they are what people did, and deleting an account removes them. While somebody
+    reads a whole log nothing is dropped: whoever wants to write would wait behind the drop.
+    """
+    try:
+        async with connection.transaction():
+            await connection.execute("SET LOCAL lock_timeout = '200ms'")
+            rows = await connection.execute(_OVER, [list(PRUNED), f"{before:%Y%m%d}"])
+            names = [name for (name,) in await rows.fetchall()]
+            for name in names:
+                await connection.execute(sql.SQL("DROP TABLE {}").format(sql.Identifier(name)))
+            for table in PRUNED:
+                rest = sql.Identifier(f"{table}_default")
+                old = sql.SQL("DELETE FROM {} WHERE day < %s").format(rest)
+                await connection.execute(old, [before])
+            await connection.execute("RESET lock_timeout")
+    except LockNotAvailable:
+        return []
+    return names
 
 
 # Made apart and then attached: CREATE ... PARTITION OF fails when the default holds such rows.

@@ -231,9 +231,12 @@ async def written_by(connection: Connection, author_id: int, ids: Ids) -> Ids:
 
 
 # Folded into counters and affinity by the aggregator; nobody's affinity grows from own replies.
-_OWE_PARENTS = """
-INSERT INTO engagement_deltas (post_id, viewer_id, author_id, comments, reposts, weight)
-SELECT parent.id, post.author_id, parent.author_id,
+_OWE_COUNTERS = """
+INSERT INTO engagement_deltas (post_id, viewer_id, author_id, at, posts, comments, reposts, weight)
+SELECT id, author_id, author_id, to_timestamp(effective_ms / 1000.0), %(sign)s, 0, 0, 0
+FROM posts WHERE id = ANY(%(ids)s)
+UNION ALL
+SELECT parent.id, post.author_id, parent.author_id, now(), 0,
        CASE WHEN parent.id = post.reply_to THEN %(sign)s ELSE 0 END,
        CASE WHEN parent.id = post.repost_of THEN %(sign)s ELSE 0 END,
        CASE WHEN parent.author_id = post.author_id THEN 0
@@ -247,7 +250,7 @@ WHERE post.id = ANY(%(ids)s)
 async def _changed(
     connection: Connection, event: str, sign: int, rows: Sequence[tuple[Any, ...]]
 ) -> set[int]:
-    """Owe the deliveries and the parents' counters for posts (id, author, ms, delivery)."""
+    """Owe the deliveries and the counters, the parents' too, for posts (id, author, ms, how)."""
     events = [
         Event("post", id, event, {"post_id": id, "author_id": author, "ms": ms, "delivery": how})
         for id, author, ms, how in rows
@@ -256,5 +259,5 @@ async def _changed(
     if ids:
         await append_many(connection, events)
         weights = {"reply": REPLY_WEIGHT, "repost": REPOST_WEIGHT}
-        await connection.execute(_OWE_PARENTS, {"sign": sign, "ids": list(ids), **weights})
+        await connection.execute(_OWE_COUNTERS, {"sign": sign, "ids": list(ids), **weights})
     return ids

@@ -73,9 +73,22 @@ _PURGES: dict[str, Any] = {
     "hidden_posts": "DELETE FROM hidden_posts WHERE viewer_id = %(user)s",
     "engagements": "DELETE FROM engagements WHERE viewer_id = %(user)s",
     "served": "DELETE FROM served WHERE viewer_id = %(user)s",
-    # What is not folded yet must not bring the affinity back; the counters still get theirs.
+    "slates": "DELETE FROM slates WHERE viewer_id = %(user)s",
+    # What is not folded yet must not bring anything back; other people's counters still get theirs,
+    # and what was folded can still be taken off them, whoever did it.
     "engagement_deltas": """
-UPDATE engagement_deltas SET weight = 0 WHERE viewer_id = %(user)s OR author_id = %(user)s""",
+UPDATE engagement_deltas
+   SET weight = 0, posts = CASE author_id WHEN %(user)s THEN 0 ELSE posts END,
+       viewer_id = CASE viewer_id WHEN %(user)s THEN 0 ELSE viewer_id END,
+       author_id = CASE author_id WHEN %(user)s THEN 0 ELSE author_id END
+ WHERE viewer_id = %(user)s OR author_id = %(user)s""",
+    "folded": """
+UPDATE folded
+   SET viewer_id = CASE viewer_id WHEN %(user)s THEN 0 ELSE viewer_id END,
+       author_id = CASE author_id WHEN %(user)s THEN 0 ELSE author_id END
+ WHERE viewer_id = %(user)s OR author_id = %(user)s""",
+    "author_stats": "DELETE FROM author_stats WHERE author_id = %(user)s",
+    "viewer_stats": "DELETE FROM viewer_stats WHERE viewer_id = %(user)s",
     "affinity": "DELETE FROM affinity WHERE viewer_id = %(user)s OR author_id = %(user)s",
     "post_stats": """
 DELETE FROM post_stats WHERE post_id IN (SELECT id FROM posts WHERE author_id = %(user)s)""",

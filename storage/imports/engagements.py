@@ -90,12 +90,13 @@ INSERT INTO logged SELECT * FROM added
 """
 
 _OWE = """
-INSERT INTO effects
+INSERT INTO effects (post_id, viewer_id, author_id, likes, comments, reposts, impressions, weight,
+                     at, clicks, shares)
 SELECT l.post_id, l.viewer_id, p.author_id, 0,
        (l.type = 'comment')::integer, 0, (l.type = 'impression')::integer,
        CASE WHEN l.type <> 'dwell' THEN coalesce((%(weights)s::jsonb ->> l.type)::float8, 0)
             WHEN l.dwell_ms >= %(long_dwell_ms)s THEN %(dwell_weight)s ELSE 0 END,
-       l.at
+       l.at, (l.type = 'click')::integer, (l.type = 'share')::integer
   FROM logged l JOIN posts p ON p.id = l.post_id
  WHERE l.type NOT IN ('like', 'unlike')
 """

@@ -145,6 +145,11 @@ answers AS (
       FROM added WHERE reply_to IS NOT NULL
     UNION ALL
     SELECT repost_of, author_id, effective_ms, 0, 1 FROM added WHERE repost_of IS NOT NULL),
+written AS (
+    INSERT INTO effects (post_id, viewer_id, author_id, likes, comments, reposts, impressions,
+                         weight, at, posts)
+    SELECT id, author_id, author_id, 0, 0, 0, 0, 0, to_timestamp(effective_ms / 1000.0), 1
+      FROM added),
 owed AS (
     INSERT INTO effects
     SELECT a.parent, a.author_id, coalesce(p.author_id, s.author_id), 0, a.comments, a.reposts, 0,

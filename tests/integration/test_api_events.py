@@ -108,6 +108,55 @@ async def test_an_event_counts_once_however_often_it_arrives(
     assert counted == [(1, 1)]
 
 
+async def test_a_row_of_a_snapshot_is_on_the_screen_once(api: Client, postgres: Postgres) -> None:
+    """However often it is sent, under whatever event id, in one batch or later."""
+    post_id, other = await api.post(AUTHOR), await api.post(AUTHOR)
+    row: dict[str, Any] = {"type": "impression", "snapshot_id": "s", "position": 3}
+    answer = await send(api, event(post_id, **row), event(post_id, **row))
+    assert (answer["accepted"], answer["duplicates"]) == (1, 1)
+    again = await send(
+        api,
+        event(post_id, **row),
+        event(post_id, **{**row, "position": 4}),
+        event(post_id, **{**row, "snapshot_id": "t"}),
+        event(other, **row),
+        event(post_id, **{**row, "type": "click"}),
+        event(post_id, "impression"),
+        event(post_id, "impression"),
+    )
+    assert (again["accepted"], again["duplicates"]) == (6, 1)
+    assert (await send(api, event(post_id, **row), user=AUTHOR))["accepted"] == 1
+    await folded(postgres)
+    counted = await rows(postgres, "SELECT impressions FROM post_stats ORDER BY post_id")
+    assert sorted(counted) == [(1,), (6,)]
+
+
+async def test_what_is_folded_is_kept_under_the_number_of_its_fold(
+    api: Client, postgres: Postgres
+) -> None:
+    """Counters and statistics are the sum of what was folded up to the number read with them."""
+    post_id = await api.post(AUTHOR, format="video")
+    for kinds in (("like", "click"), ("share", "comment", "impression"), ("unlike",)):
+        await send(api, *(event(post_id, kind) for kind in kinds))
+        await folded(postgres)
+    await api.call("DELETE", f"/posts/{await api.post(AUTHOR)}", AUTHOR)
+    await folded(postgres)
+    of_post = """
+SELECT sum(likes), sum(comments), sum(clicks), sum(shares), sum(impressions)
+  FROM folded WHERE post_id = %s AND fold <= %s"""
+    assert await rows(postgres, of_post, post_id, 1) == [(1, 0, 1, 0, 0)]
+    assert await rows(postgres, of_post, post_id, 2) == [(1, 1, 1, 1, 1)]
+    counters = "SELECT likes, comments, clicks, shares, impressions FROM post_stats"
+    assert await rows(postgres, counters) == await rows(postgres, of_post, post_id, 4)
+    assert await rows(postgres, "SELECT number FROM folds") == [(4,)]
+    of_author = "SELECT posts, engaged, first_ms > 0 FROM author_stats WHERE author_id = %s"
+    assert await rows(postgres, of_author, AUTHOR) == [(1, 3, True)]
+    assert await rows(postgres, "SELECT * FROM viewer_stats") == [(READER, 0, 0, 3, 0)]
+    assert await rows(postgres, "SELECT engaged FROM affinity") == [(3,)]
+    await folded(postgres)
+    assert await rows(postgres, "SELECT number FROM folds") == [(4,)], "nothing was due"
+
+
 async def test_the_last_writer_of_a_reaction_wins(api: Client, postgres: Postgres) -> None:
     """In whatever order like and unlike arrive; counters move on a change of state only."""
     post_id = await api.post(AUTHOR)
@@ -245,5 +294,6 @@ async def test_a_full_batch_takes_few_queries(api: Client, postgres: Postgres) -
     """500 events are one set, not 500 round trips: it is answered well within a second."""
     post_ids = [await api.post(AUTHOR) for _ in range(5)]
     batch = [event(post_ids[n % 5], "impression") for n in range(500)]
+    await folded(postgres)
     assert (await send(api, *batch))["accepted"] == 500
     assert await folded(postgres) == 500

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from storage.connections import Postgres
-from storage.migrate import ensure_partitions, migrate
+from storage.migrate import drop_partitions, ensure_partitions, migrate
 from storage.nodes import lease_node, release, renew
 
 pytestmark = pytest.mark.anyio
@@ -29,10 +29,27 @@ async def test_partitions_take_the_rows_that_waited_in_the_default(postgres: Pos
             [day],
         )
         made = await ensure_partitions(connection, date(2026, 1, 2))
-        assert len(made) == 8
+        assert len(made) == 16
         assert await ensure_partitions(connection, date(2026, 1, 2)) == []
         rows = await connection.execute("SELECT tableoid::regclass::text, day FROM engagements")
         assert await rows.fetchall() == [("engagements_20260103", day)]
+
+
+async def test_logs_are_dropped_by_the_day_and_events_are_kept(postgres: Postgres) -> None:
+    """Nobody waits behind a drop: while a log is read it is left for later."""
+    async with postgres.connection() as connection:
+        await ensure_partitions(connection, date(2026, 1, 2))
+        async with postgres.transaction() as reading:
+            await reading.execute("SELECT FROM slates")
+            assert await drop_partitions(connection, date(2026, 1, 3)) == []
+        dropped = await drop_partitions(connection, date(2026, 1, 3))
+        assert dropped == [
+            f"{log}_2026010{n}" for log in ("folded", "served", "slates") for n in (1, 2)
+        ]
+        await ensure_partitions(connection, date(2026, 1, 2))
+        assert len(await drop_partitions(connection, date(2026, 1, 5))) == 12
+        kept = await connection.execute("SELECT to_regclass('engagements_20260101') IS NULL")
+        assert await kept.fetchone() == (False,)
 
 
 async def test_processes_that_start_together_get_numbers_of_their_own(postgres: Postgres) -> None:

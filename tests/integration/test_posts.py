@@ -55,6 +55,7 @@ async def owed(connection: Connection) -> list[Any]:
     return await rows(
         connection,
         "SELECT post_id, sum(comments), sum(reposts), sum(weight) FROM engagement_deltas"
+        " WHERE posts = 0"
         " GROUP BY post_id ORDER BY post_id",
     )
 
