@@ -5,6 +5,7 @@ from functools import cache
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from feed.telemetry import Trace
+from mixer.logbook import Logbook
 from mixer.side_effects import SideEffects
 
 
@@ -54,8 +55,12 @@ class FeedMetrics:
             self._relaxed.labels(name).inc(n)
 
 
-def set_side_effects(registry: CollectorRegistry, effects: SideEffects) -> None:
+def set_side_effects(registry: CollectorRegistry, effects: SideEffects, log: Logbook) -> None:
     """Give what this process left undone after its answers, in a registry for one scrape."""
+    written = "Slates and chronological pages logged, to train on"
+    Counter("foryou_log_written", written, registry=registry).inc(log.written)
+    lost = "Slates and chronological pages that were not logged: too many, or Postgres was away"
+    Counter("foryou_log_dropped", lost, registry=registry).inc(log.dropped)
     dropped = "Side effects that were too many at once"
     Counter("foryou_side_effects_dropped", dropped, registry=registry).inc(effects.dropped)
     failed = "Side effects that failed"

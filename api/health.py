@@ -39,7 +39,7 @@ async def readyz(services: Wired, response: Response) -> dict[str, Any]:
 async def metrics(request: Request, services: Wired) -> Response:
     """Give the metrics of this process, and what delivery owes, for Prometheus."""
     now = CollectorRegistry()
-    set_side_effects(now, services.effects)
+    set_side_effects(now, services.effects, services.home_feed.logbook)
     try:
         async with services.postgres.connection() as connection:
             set_gauges(now, await queue_state(connection))

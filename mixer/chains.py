@@ -6,8 +6,10 @@ the log, so that a scroll survives without a repeat.
 
 import asyncio
 from collections.abc import Coroutine
+from dataclasses import replace
 from typing import Any, TypeVar
 
+from feed.candidates import SOURCE_CODE
 from feed.chain import Chain
 from feed.errors import Unavailable
 from feed.order import NEWEST
@@ -19,6 +21,8 @@ from snapshots.store import SnapshotStore
 from storage.served import Part, ServedLog, ServedPage
 
 T = TypeVar("T")
+
+BELOW_FLOOR = SOURCE_CODE["below_floor"]
 
 
 class Chains:
@@ -58,9 +62,10 @@ class Chains:
         Raises:
             Unavailable: Neither memory took them, so the page must not be answered.
         """
-        start = cursor.base + cursor.position
-        page = _page(cursor, "slate", start, rows, snapshot.head.ranker)
-        await self._write(snapshot, page, trace)
+        start, row = cursor.base + cursor.position, cursor.position
+        page = page_of(cursor, "slate", start, rows, snapshot.head.ranker)
+        sources = snapshot.sources[row : row + len(rows)].tobytes()
+        await self._write(snapshot, replace(page, sources=sources), trace)
 
     async def note_before(
         self, cursor: Cursor, snapshot: Snapshot, before: Chain, trace: Trace
@@ -70,7 +75,7 @@ class Chains:
         Raises:
             Unavailable: Neither memory took it.
         """
-        await self._write(snapshot, _page(cursor, "before", 0, before, None), trace)
+        await self._write(snapshot, page_of(cursor, "before", 0, before, None), trace)
 
     async def note_tail(self, cursor: Cursor, rows: Chain, trace: Trace) -> None:
         """Log a page of the tail, which later pages of the tail look up.
@@ -80,7 +85,9 @@ class Chains:
         """
         if len(rows):
             with trace.timed("served"):
-                await self._log.record(_page(cursor, "tail", cursor.base, rows, None))
+                page = page_of(cursor, "tail", cursor.base, rows, "chronological")
+                sources = bytes([BELOW_FLOOR]) * len(rows)
+                await self._log.record(replace(page, sources=sources))
 
     async def _write(self, snapshot: Snapshot, page: ServedPage, trace: Trace) -> None:
         if not len(page.chain):
@@ -107,9 +114,10 @@ class Chains:
             return await call
 
 
-def _page(
+def page_of(
     cursor: Cursor, part: Part, chain_start: int, chain: Chain, ranker: str | None
 ) -> ServedPage:
+    """Return what is logged of the page at a cursor, but for its sources."""
     return ServedPage(
         viewer_id=cursor.viewer_id,
         session_id=cursor.session_id,
@@ -120,4 +128,5 @@ def _page(
         position=cursor.position,
         chain=chain,
         ranker=ranker,
+        sources=None,
     )

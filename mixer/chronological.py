@@ -5,10 +5,15 @@ Its cursor is the whole key (ms, id) of the last post, so that ties are neither 
 
 from dataclasses import replace
 
+import numpy as np
+
 from feed.candidates import SOURCES
+from feed.chain import Chain
 from feed.order import NEWEST, Ids, Key
 from feed.query import Query
 from feed.telemetry import Trace
+from mixer.chains import page_of
+from mixer.logbook import Logbook
 from mixer.page import Item, Page
 from mixer.pipeline import Pipeline
 from mixer.safety import Safety
@@ -22,10 +27,16 @@ class ChronologicalFeed:
     """Gives pages of what the sources hold, in the order of time."""
 
     def __init__(
-        self, pipeline: Pipeline, safety: Safety, viewers: ViewerReader, upkeep: Upkeep
+        self,
+        pipeline: Pipeline,
+        safety: Safety,
+        viewers: ViewerReader,
+        upkeep: Upkeep,
+        logbook: Logbook,
     ) -> None:
-        """Read through `pipeline`, show what `safety` lets through."""
+        """Read through `pipeline`, show what `safety` lets through, and log it in `logbook`."""
         self._pipeline = pipeline
+        self._logbook = logbook
         self._safety = safety
         self._viewers = viewers
         self._upkeep = upkeep
@@ -66,6 +77,7 @@ class ChronologicalFeed:
             Item(post, SOURCES[sources[post.id]], cursor.position + place)
             for place, post in enumerate(posts)
         ]
+        self._log(cursor, posts, [sources[post.id] for post in posts])
         key = key or cut  # a list that was cut short is not at its end
         following = replace(cursor, key=key, position=cursor.position + len(items))
         return Page(
@@ -75,3 +87,11 @@ class ChronologicalFeed:
             cursor=cursor,
             trace=trace,
         )
+
+    def _log(self, cursor: Cursor, posts: list[PostRow], sources: list[int]) -> None:
+        if posts:
+            ids = np.array([post.id for post in posts], dtype=np.int64)
+            shows = np.array([post.original for post in posts], dtype=np.int64)
+            rows = Chain(ids, shows)
+            page = page_of(cursor, "chronological", cursor.position, rows, "chronological")
+            self._logbook.page(replace(page, sources=bytes(sources)))

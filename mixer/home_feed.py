@@ -20,8 +20,10 @@ from feed.telemetry import Trace
 from mixer.chains import Chains
 from mixer.chronological import ChronologicalFeed
 from mixer.emptiness import Emptiness
+from mixer.facts import KnownFacts
 from mixer.filters import Deleted, Doubles, HiddenAuthors, Unfollowed
 from mixer.hydrators import Affinity, PostSignals
+from mixer.logbook import Logbook, Logged
 from mixer.page import Page
 from mixer.pipeline import Pipeline, Ranking
 from mixer.profiles import Profiles
@@ -49,10 +51,12 @@ from storage.discovery import PostgresDiscovery
 from storage.facts import PostgresViewers
 from storage.feeds import Feeds
 from storage.hot_lists import HotLists
+from storage.moments import Moments
 from storage.page import PageReader
 from storage.rebuild import Rebuild
 from storage.seen import SeenRebuild, SeenStore
 from storage.served import ServedLog
+from storage.slates import LearningLog
 from storage.timelines import PostgresTimelines
 
 REBUILD_PATIENCE_S = 1.0  # whoever gets no slot leaves a missing list to the next read
@@ -152,12 +156,14 @@ class HomeFeed:
         chronological: ChronologicalFeed,
         emptiness: Emptiness,
         new_posts: NewPosts,
+        logbook: Logbook,
     ) -> None:
         """Answer in one of two modes; both read through the same recipe."""
         self._ranked = ranked
         self._chronological = chronological
         self._emptiness = emptiness
         self.new_posts = new_posts
+        self.logbook = logbook
 
     async def open(self, opening: Opening, trace: Trace) -> Page:
         """Return the first page of a new session; `trace` learns what was done for it.
@@ -231,6 +237,18 @@ def build(
         at_once=settings.rebuilds_at_once,
         building_ttl_s=settings.building_ttl_s,
     )
+    facts = KnownFacts(Moments(postgres, half_life_s=settings.affinity_half_life_s))
+    logbook = Logbook(
+        effects,
+        LearningLog(postgres),
+        facts,
+        Logged(
+            rows=settings.slate_rows_logged,
+            others=settings.slate_others_logged,
+            with_features=settings.slates_with_features,
+            bound=settings.log_queue,
+        ),
+    )
     traces = TraceStore(redis, ttl_s=settings.snapshot_ttl_s, guard=guard)
     ranked = RankedFeed(
         pipeline,
@@ -249,11 +267,12 @@ def build(
             Chains(snapshots, ServedLog(postgres), wait_s=wait_s),
             upkeep,
             lambda trace: effects.start("trace", traces.keep(trace)),
+            logbook,
         ),
         Bounds(candidates=settings.candidates, served_memory=settings.served_memory, wait_s=wait_s),
         token=token,
     )
-    chronological = ChronologicalFeed(pipeline, safety, viewers, upkeep)
+    chronological = ChronologicalFeed(pipeline, safety, viewers, upkeep, logbook)
     emptiness = Emptiness(viewers, timelines)
     new_posts = NewPosts(viewers, timelines, safety)
-    return HomeFeed(ranked, chronological, emptiness, new_posts), effects
+    return HomeFeed(ranked, chronological, emptiness, new_posts, logbook), effects

@@ -241,7 +241,10 @@ def _filtered(each: Filter, query: Query, candidates: Candidates, trace: Trace) 
 
 
 def _ordered(scorer: Scorer, candidates: Candidates, now_ms: int, trace: Trace) -> Candidates:
-    """Order by score, then by place; without usable scores the candidates stay newest first."""
+    """Order by score, then by place; without usable scores the candidates stay newest first.
+
+    Rules change the column score; light stays as it was, for the log.
+    """
     try:
         with trace.timed(scorer.name):
             scores = scorer.score(candidates, now_ms)
@@ -250,7 +253,7 @@ def _ordered(scorer: Scorer, candidates: Candidates, now_ms: int, trace: Trace) 
         skipped(scorer.name, error, trace)
         return candidates
     rows = np.lexsort((candidates.ids, candidates.ms, scores))[::-1]
-    return candidates.with_columns({"score": scores}).take(rows)
+    return candidates.with_columns({"score": scores, "light": scores}).take(rows)
 
 
 def _check_scores(scores: npt.NDArray[np.float64], n: int) -> None:

@@ -20,6 +20,7 @@ from feed.query import Query, Viewer
 from feed.telemetry import Trace
 from mixer.chains import Chains
 from mixer.filters import NotServed
+from mixer.logbook import Frozen, Logbook
 from mixer.page import Item, Page
 from mixer.pipeline import Pipeline, Ranking, skipped
 from mixer.profiles import Profiles
@@ -57,7 +58,8 @@ class Rooms:
     snapshots: SnapshotStore
     chains: Chains
     upkeep: Upkeep
-    keep_trace: Callable[[SlateTrace], None]
+    keep_trace: Callable[[SlateTrace], object]
+    logbook: Logbook
 
 
 class RankedFeed:
@@ -174,8 +176,9 @@ class RankedFeed:
                     raise ValueError(f"a snapshot of type {type(counts).__name__}")
         except Exception as error:
             skipped("snapshot", error, trace)
-            return snapshot  # the next page renews it, without what this one serves
+            counts = snapshot  # the next page renews it, without what this one serves
         if counts is snapshot:
+            self._rooms.logbook.slate(query, Frozen(head, slate.rows, tuple(trace.degraded)))
             made_from = (profile, ranking.skipped(trace), slate.weighed, slate.dropped)
             self._rooms.keep_trace(SlateTrace(viewer.id, head, *made_from))
         return counts

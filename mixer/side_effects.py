@@ -26,16 +26,17 @@ class SideEffects:
         self.dropped = 0
         self.failed = 0
 
-    def start(self, name: str, work: Coroutine[Any, Any, Any]) -> None:
-        """Start `work` unless too much of that name is running already."""
+    def start(self, name: str, work: Coroutine[Any, Any, Any]) -> bool:
+        """Start `work` unless too much of that name is running already; False: it is."""
         if self._n_running[name] >= self._bound:
             self.dropped += 1
             work.close()
-            return
+            return False
         task = asyncio.create_task(asyncio.wait_for(work, self._deadline_s), name=name)
         self._running.add(task)
         self._n_running[name] += 1
         task.add_done_callback(self._ended)
+        return True
 
     async def drain(self) -> None:
         """Wait until everything started has ended."""

@@ -16,8 +16,8 @@ from storage.connections import Connection, Postgres
 # itself can lose the last half second, which a scroll needs only if Redis is lost with it.
 _RECORD = """
 INSERT INTO served (day, at, viewer_id, session_id, snapshot_id, nonce, part, chain_start,
-                    position, ids, shows, ranker)
-SELECT current_date, now(), %s, %s, %s, %s, %s, %s, %s, %b::bigint[], %b::bigint[], %s
+                    position, ids, shows, ranker, sources)
+SELECT current_date, now(), %s, %s, %s, %s, %s, %s, %s, %b::bigint[], %b::bigint[], %s, %s
   FROM set_config('synchronous_commit', 'off', true)
 """
 
@@ -47,7 +47,8 @@ class ServedPage:
     """A page as answered: the rows of `chain` were looked at, from `position` of this part on.
 
     `chain_start` is where they begin in the list of all that this chain of cursors was served;
-    part "before" is what it was served before this snapshot was frozen.
+    part "before" is what it was served before this snapshot was frozen. `sources` holds a code of
+    `feed.candidates.SOURCES` for each row, None for "before".
     """
 
     viewer_id: int
@@ -59,6 +60,7 @@ class ServedPage:
     position: int
     chain: Chain
     ranker: str | None
+    sources: bytes | None
 
 
 async def record_served(connection: Connection, page: ServedPage) -> None:
@@ -76,6 +78,7 @@ async def record_served(connection: Connection, page: ServedPage) -> None:
             page.chain.ids,
             page.chain.shows,
             page.ranker,
+            page.sources,
         ),
     )
 
