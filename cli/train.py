@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 import click
 
+from cli.train_export import export_command, validate_command
 from feed.errors import Misconfigured
 from rankers.artifact import Kind, read, write
 from training import dataset as datasets
@@ -42,6 +43,10 @@ def train() -> None:
       foryou train fit data --out model
       foryou train report data --model model --out report.html
     """
+
+
+train.add_command(export_command)
+train.add_command(validate_command)
 
 
 @train.command("history")
