@@ -228,7 +228,7 @@ async def api(settings: Settings, truth: Server, redis: Any) -> AsyncIterator[Cl
     with cloned(truth.url, "template1") as url:
         async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
             await migrate(connection)
-        async with running(replace(settings, postgres_url=url, budget_ms=1_000)) as client:
+        async with running(replace(settings, postgres_url=url, budget_ms=4_000)) as client:
             yield client
 
 
