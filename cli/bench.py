@@ -41,7 +41,7 @@ NAMES = sorted(
     "--size",
     type=click.IntRange(1_000, 100_000_000),
     help="Follows that `import` imports, followers of `large_post`, deliveries of `worker_memory`, "
-    "posts of the larger world of `flat`, rows of `fit`.",
+    "posts of the larger world of `flat`, rows of `fit` and `export`.",
 )
 def bench(
     *,
@@ -57,7 +57,7 @@ def bench(
 
     It starts its own Postgres and Valkey in a temporary folder and stops them afterwards, unless
     it is given servers. NAME is open, page, chronological, flat, fanout, lookup, small_posts,
-    large_post, memory, worker_memory, fit or import.
+    large_post, memory, worker_memory, fit, export or import.
 
     \b
     Example:

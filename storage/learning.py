@@ -89,7 +89,7 @@ SELECT s.viewer_id, s.snapshot_id, s.nonce, s.now_ms, s.ranker, s.explored, s.sc
           AND part = 'slate' AND day BETWEEN s.day AND s.day + 2) AS page
  WHERE s.day BETWEEN %(first_day)s AND %(last_day)s AND s.at >= %(start)s AND s.at < %(end)s
    AND s.features IS NOT NULL AND s.skipped = '{}'
- ORDER BY s.at, s.snapshot_id, s.nonce
+ ORDER BY s.at, s.snapshot_id
 """
 
 

@@ -85,15 +85,16 @@ def _packed(slate: LoggedSlate) -> list[Any]:
         zlib.compress(slate.rows.tobytes(), LEVEL),
         slate.fold,
         slate.schema_hash,
-        None if matrix is None else zlib.compress(matrix.astype("<f4").tobytes(), LEVEL),
+        # Feature by feature: many are the same for a whole slate, and then take no space.
+        None if matrix is None else zlib.compress(matrix.T.astype("<f4").tobytes(), LEVEL),
     ]
 
 
 def unpacked(rows: bytes, features: bytes) -> tuple[Rows, Matrix]:
     """Return the posts (n,) of a slate and their features (n, d)."""
     posts = np.frombuffer(zlib.decompress(rows), dtype=ROW)
-    matrix = np.frombuffer(zlib.decompress(features), dtype="<f4").reshape(len(posts), -1)
-    return posts, matrix
+    by_feature = np.frombuffer(zlib.decompress(features), dtype="<f4").reshape(-1, len(posts))
+    return posts, by_feature.T
 
 
 class LearningLog:

@@ -25,7 +25,7 @@ from storage.learning import (
     count_slates,
     slates,
 )
-from training.dataset import FEATURE, About, Column, schema, write_about
+from training.dataset import FEATURE, WORDS, About, Column, schema, write_about
 from training.extra import extra
 from training.labels import joined
 
@@ -65,9 +65,10 @@ async def export(
     counts: Counter[str] = Counter(await count_slates(connection, terms.span))
     first_ms = last_ms = terms.until_ms
     parquet = extra("pyarrow.parquet")
-    with parquet.ParquetWriter(folder / "rows-00000.parquet", schema(NAMES)) as writer:
+    ours, into, file = schema_hash(), schema(NAMES), folder / "rows-00000.parquet"
+    with parquet.ParquetWriter(file, into, use_dictionary=["query", *WORDS]) as writer:
         async for batch in slates(connection, terms.span, batch=BATCH):
-            same = [slate for slate in batch if slate.schema_hash == schema_hash()]
+            same = [slate for slate in batch if slate.schema_hash == ours]
             counts["slates_of_other_features"] += len(batch) - len(same)
             if same:
                 writer.write_table(await _table(connection, same, terms, counts))
@@ -77,7 +78,7 @@ async def export(
                 progress(counts["rows"])
     about = About(
         features=NAMES,
-        schema_hash=schema_hash(),
+        schema_hash=ours,
         label_window_h=terms.window_h,
         from_ms=first_ms,
         until_ms=last_ms,
