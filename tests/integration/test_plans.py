@@ -1,13 +1,15 @@
 """Plan guards: on a large table, a hot query touches the rows it needs and no more."""
 
+import time
 from collections.abc import AsyncIterator, Iterator
 from math import ceil
 from typing import Any
 
+import numpy as np
 import pytest
 
 from feed.order import MAX_ID
-from storage import followers, seen, timelines
+from storage import followers, moments, seen, timelines
 from storage.connections import Connection, Postgres
 
 pytestmark = pytest.mark.anyio
@@ -138,3 +140,61 @@ async def test_what_a_viewer_saw_is_read_from_the_log_in_a_bounded_number_of_row
         values = {"viewer": 7, "kept": kept, "scan": scan, "memory_s": 7 * 86_400}
         read = await rows_read(connection, seen._LATEST, values)
         assert kept < read <= 8 * min(1_000, scan) + kept + 8
+
+
+# Everybody engages; each author writes a hundred posts, each post is engaged with twice.
+LIVELY = """
+INSERT INTO users (id, name) SELECT n, 'u' || n FROM generate_series(1, 500) AS n;
+INSERT INTO posts (id, author_id, body, format, created_at, received_at, effective_ms, delivery)
+SELECT n, 1 + n % 500, 'hello', 'text', now(), now(),
+       extract(epoch FROM now()) * 1000 - 3600000 - n * 10, 'push'
+  FROM generate_series(1, 50000) AS n;
+INSERT INTO post_stats (post_id, likes) SELECT n, 1 FROM generate_series(1, 50000) AS n;
+INSERT INTO affinity (viewer_id, author_id, strength, at)
+SELECT 1 + n % 500, 1 + n / 500, 1, now() FROM generate_series(0, 49999) AS n;
+INSERT INTO follows (follower_id, followee_id)
+SELECT 1 + n % 500, 1 + n / 500 FROM generate_series(0, 49999) AS n WHERE n % 500 <> n / 500;
+INSERT INTO folded (day, fold, post_id, viewer_id, author_id, at, likes, engaged)
+SELECT current_date, 1, 1 + n % 50000, 1 + n / 500 % 500, 1 + n % 500, now() - interval '2 h', 1, 1
+  FROM generate_series(1, 100000) AS n;
+VACUUM ANALYZE users, posts, post_stats, affinity, follows, folded;
+"""
+
+
+async def test_what_is_known_of_candidates_touches_rows_of_these_and_no_others(
+    connection: Connection,
+) -> None:
+    """Of so many authors and posts, counted by the rows that scans of large tables read."""
+    for statement in LIVELY.split(";")[:-1]:
+        await connection.execute(statement.encode())
+    read: dict[str, float] = {}
+
+    async def explained(on: Connection, query: str, values: dict[str, Any]) -> list[Any]:
+        rows = await on.execute(
+            b"EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) " + query.encode(), values
+        )
+        ((found,),) = await rows.fetchall()
+        for each in nodes(found[0]["Plan"]):
+            if "Relation Name" in each:
+                name = each["Relation Name"].partition("_default")[0]
+                assert each["Node Type"] != "Seq Scan" or name not in LARGE, each
+                n = each["Actual Rows"] + each.get("Rows Removed by Filter", 0)
+                read[name] = read.get(name, 0) + n * each["Actual Loops"]
+        raise Explained
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(moments, "id_columns", explained)
+        with pytest.raises(Explained):
+            ids = np.arange(1, 121)
+            now_ms = int(time.time() * 1000)
+            await moments.load_moment(connection, 7, ids, now_ms=now_ms, half_life_s=1e6)
+    assert read["posts"] <= 120 * 102 and read["post_stats"] <= 120 + 4
+    assert read["folded"] <= 400 + 120 * 5
+    assert read["affinity"] <= 120 * 2 + 100 and read["follows"] <= 120 + 2 * 100
+
+
+LARGE = {"posts", "post_stats", "folded", "affinity", "follows"}
+
+
+class Explained(Exception):
+    """The query was explained instead of run."""
