@@ -105,8 +105,8 @@ class LearningLog:
         self._postgres = postgres
 
     async def record(self, pages: Sequence[ServedPage], slates: Sequence[LoggedSlate]) -> None:
-        """Write all of them or none, in one round trip and without waiting for the disk."""
-        async with self._postgres.transaction() as connection, connection.pipeline():
+        """Write all of them or none, in one round trip."""
+        async with self._postgres.connection() as connection, connection.pipeline():
             for page in pages:
                 await record_served(connection, page)
             for slate in slates:
