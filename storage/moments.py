@@ -50,6 +50,12 @@ WITH wanted AS MATERIALIZED (
          WHERE author_id = %(viewer)s AND deleted_at IS NULL AND lang IS NOT NULL
            AND effective_ms < %(settled_ms)s
          ORDER BY effective_ms DESC, id DESC LIMIT %(own_posts)s) AS own
+), followed AS MATERIALIZED (
+    SELECT followee_id, created_at FROM follows
+     WHERE follower_id = %(viewer)s AND created_at < %(settled)s
+     UNION ALL
+    SELECT author_id, followed_at FROM unfollowed
+     WHERE viewer_id = %(viewer)s AND followed_at < %(settled)s AND at >= %(settled)s
 ), author AS MATERIALIZED (
     SELECT a.author_id, u.follower_count, s.posts, s.engaged, s.first_ms, week.n AS posts_7d,
            felt.strength * 2::float8 ^ -least(100,
@@ -60,8 +66,7 @@ WITH wanted AS MATERIALIZED (
       LEFT JOIN author_stats s ON s.author_id = a.author_id
       LEFT JOIN affinity felt ON felt.viewer_id = %(viewer)s AND felt.author_id = a.author_id
       LEFT JOIN affinity back ON back.viewer_id = a.author_id AND back.author_id = %(viewer)s
-      LEFT JOIN follows f ON f.follower_id = %(viewer)s AND f.followee_id = a.author_id
-                         AND f.created_at < to_timestamp(%(settled_ms)s / 1000.0)
+      LEFT JOIN followed f ON f.followee_id = a.author_id
      CROSS JOIN LATERAL (
            SELECT count(*) AS n FROM (
                SELECT FROM posts
@@ -107,8 +112,7 @@ WITH wanted AS MATERIALIZED (
 SELECT (SELECT ARRAY[number] FROM folds),
        (SELECT ARRAY[coalesce(sum(engaged), 0)] FROM recent
          WHERE at >= %(now)s - interval '1 day' AND author_id <> %(viewer)s),
-       (SELECT ARRAY[count(*)] FROM follows
-         WHERE follower_id = %(viewer)s AND created_at < to_timestamp(%(settled_ms)s / 1000.0)),
+       (SELECT ARRAY[count(*)] FROM followed),
        (SELECT ARRAY[text, image, video, link]::bigint[] FROM viewer_stats
          WHERE viewer_id = %(viewer)s),
        array_agg(author), array_agg(ms), array_agg(format), array_agg(chars),
@@ -167,6 +171,7 @@ async def load_moment(
         "viewer": viewer_id,
         "ids": ids,
         "now": now,
+        "settled": now - timedelta(milliseconds=SETTLED_MS),
         "settled_ms": now_ms - SETTLED_MS,
         "week_ms": now_ms - 7 * 86_400_000,
         # What was done on a day is folded then or later; a day more, since days differ by place.

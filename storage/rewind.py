@@ -133,7 +133,7 @@ SELECT array_agg(n ORDER BY place) FROM (
                AND created_at < to_timestamp((at_ms - %(settled)s) / 1000.0))
          + (SELECT count(*) FROM unfollowed u WHERE u.viewer_id = slate.viewer_id
                AND followed_at < to_timestamp((at_ms - %(settled)s) / 1000.0)
-               AND at > to_timestamp(at_ms / 1000.0)) AS n
+               AND at >= to_timestamp((at_ms - %(settled)s) / 1000.0)) AS n
       FROM unnest(%(viewers_of)b::bigint[], %(at_ms)b::bigint[])
         WITH ORDINALITY AS slate (viewer_id, at_ms, place)) AS counted
 """

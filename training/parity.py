@@ -139,12 +139,14 @@ class Past:
     def _about_authors(self, slate: Slate, authors: Ids) -> dict[str, Any]:
         people = _found(self._now.authors, authors)
         since = self._of_author.rows(authors).since(slate.fold)
+        n_posts = people["posts"] - since.sum("posts")
+        began_since = (n_posts <= 0) & (since.sum("posts") > 0)
         return {
             "author_followers": people["followers"] - since.sum("followers"),
-            "author_posts": np.maximum(people["posts"] - since.sum("posts"), 0),
+            "author_posts": np.maximum(n_posts, 0),
             "author_posts_7d": self._posts_7d(authors, slate.now_ms),
             "author_engaged": np.maximum(people["engaged"] - since.sum("engaged"), 0),
-            "author_first_ms": people["first_ms"],
+            "author_first_ms": np.where(began_since, -1, people["first_ms"]),
         }
 
     def _about_viewer(self, slate: Slate, ids: Ids) -> dict[str, Any]:
@@ -179,7 +181,7 @@ class Past:
     def _followed_ms(self, slate: Slate, authors: Ids) -> Ids:
         follows, settled_ms = self._now.follows, slate.now_ms - SETTLED_MS
         there = (follows["viewer"] == slate.viewer_id) & (follows["from_ms"] < settled_ms)
-        there &= (follows["until_ms"] == -1) | (follows["until_ms"] > slate.now_ms)
+        there &= (follows["until_ms"] == -1) | (follows["until_ms"] >= settled_ms)
         since = dict(
             zip(follows["author"][there].tolist(), follows["from_ms"][there].tolist(), strict=True)
         )
