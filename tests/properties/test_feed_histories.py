@@ -5,6 +5,7 @@ They are shared out to two processes a core, since each mostly waits for its ser
 history is made shorter, and printed.
 """
 
+import asyncio
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -28,6 +29,7 @@ PROCESSES = min(2 * len(os.sched_getaffinity(0)), HISTORIES, 8)
 EVENTS = 15
 EVENTS_UNTIL_REST = 15  # a post that a feed has lost may be forgotten when it gets old
 SHORTENINGS = 60  # tries
+HISTORY_S = 300.0  # one takes a second; what does not end is a fault too
 FOLLOWERS_A_PAGE = (1, 3)  # each post in chunks, or none
 
 
@@ -73,13 +75,15 @@ async def _played(shard: Shard) -> str | None:
             history = invented(seed, EVENTS)
             player = Player(services[seed % len(services)], steps, seed)
             try:
-                if await player.fault(history):
-                    history = await player.shortened(history)
-                    told = "\n".join(map(str, history))
-                    return f"seed {seed}: {await player.fault(history)}\n{told}"
+                async with asyncio.timeout(HISTORY_S):
+                    fault = await player.fault(history)
             except Exception as error:
                 error.add_note(f"seed {seed}")
                 raise
+            if fault:
+                history = await player.shortened(history)
+                told = "\n".join(map(str, history))
+                return f"seed {seed}: {await player.fault(history)}\n{told}"
     return None
 
 
