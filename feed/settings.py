@@ -12,8 +12,8 @@ VISIT_EVERY_S = 3600
 """A visit is stamped at most this often."""
 
 
-def _setting(default: Any, doc: str) -> Any:
-    return field(default=default, metadata={"doc": doc})
+def _setting(default: Any, doc: str, *, may_be_0: bool = False) -> Any:
+    return field(default=default, metadata={"doc": doc, "may_be_0": may_be_0})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,12 +143,17 @@ class Settings:
         90, "What was served and what was folded is kept for so many days, to train on"
     )
     slates_with_features: float = _setting(
-        0.1, "Share of ranked opens whose features are logged as well, to train on"
+        0.1,
+        "Share of ranked opens whose features are logged as well, to train on; 0: of none",
+        may_be_0=True,
     )
     slate_rows_logged: int = _setting(100, "The first rows of a slate, which are logged")
     slate_others_logged: int = _setting(20, "Further rows that are logged, drawn by lot")
     log_queue: int = _setting(
-        1_000, "Pages and slates that one process holds until they are logged; more are dropped"
+        1_000,
+        "Pages and slates that one process holds until they are logged, more are dropped; "
+        "0: none is logged",
+        may_be_0=True,
     )
     outbox_keep_s: int = _setting(2 * 3600, "Delivered outbox events are kept this long")
     audit_every_s: float = _setting(60.0, "A few feeds are compared with the truth this often")
@@ -175,7 +180,9 @@ class Settings:
             )
         for each in dataclasses.fields(self):
             value = getattr(self, each.name)
-            if isinstance(value, int | float) and value <= 0:
+            if not isinstance(value, int | float) or (value == 0 and each.metadata["may_be_0"]):
+                continue
+            if value <= 0:
                 raise Misconfigured(f"FORYOU_{each.name.upper()} must be above 0, it is {value}.")
 
     @property

@@ -45,7 +45,10 @@ class Log(Protocol):
 
 @dataclass(frozen=True)
 class Logged:
-    """How much is logged: so many first rows, so many others, and features for a share."""
+    """How much is logged: so many first rows, so many others, and features for a share.
+
+    `bound` of 0: nothing at all.
+    """
 
     rows: int
     others: int
@@ -98,7 +101,7 @@ class Logbook:
     def _has_room(self) -> bool:
         if len(self._pages) + len(self._slates) < self._logged.bound:
             return True
-        self.dropped += 1
+        self.dropped += self._logged.bound > 0
         return False
 
     def _write(self) -> None:

@@ -59,7 +59,7 @@ async def test_round_trips_depend_on_neither_followees_nor_posts(
         engaged_per_reader=10,
     )
     await load_world(database_url, shape, seed=7, now_ms=int(time.time() * 1000))
-    settings = replace(settings, slates_with_features=1e-9)  # else one more beside some opens
+    settings = replace(settings, slates_with_features=0)  # else one more beside some opens
     targets = await asked_for(settings)
     answers = await record(settings, list(targets.values()))
     found = {

@@ -77,7 +77,8 @@ class Service:
         self.postgres = postgres
         self.redis = redis
         self.in_flight: set[object] = set()
-        settings = InFlight.of(settings, self.in_flight)
+        # The log waits by the clock for more to write together: steps would not be the seed's.
+        settings = InFlight.of(settings, self.in_flight, log_queue=0)
         self._tokens = (f"token{number}" for number in count())
         self.home, self.effects = build(settings, postgres, redis, token=lambda: next(self._tokens))
         feeds = Feeds(redis, cap=settings.feed_cap)

@@ -65,6 +65,15 @@ async def test_more_than_it_holds_is_dropped_and_counted() -> None:
 
 
 @pytest.mark.anyio
+async def test_who_wants_no_log_has_none_and_nothing_is_lost() -> None:
+    kept = Kept()
+    book, effects = logbook(kept, bound=0)
+    book.page(PAGE)
+    await effects.drain()
+    assert (len(kept.pages), book.written, book.dropped) == (0, 0, 0)
+
+
+@pytest.mark.anyio
 async def test_what_could_not_be_written_is_counted_and_the_next_is_written() -> None:
     kept = Kept(failures=1)
     book, effects = logbook(kept)

@@ -45,6 +45,12 @@ def test_a_wrong_setting_is_refused_with_what_to_do(environ: dict[str, str], tol
         read_settings(environ)
 
 
+def test_what_may_be_off_is_off_at_0() -> None:
+    assert read_settings({"FORYOU_LOG_QUEUE": "0"}).log_queue == 0
+    with pytest.raises(Misconfigured, match="above 0"):
+        read_settings({"FORYOU_LOG_QUEUE": "-1"})
+
+
 def test_an_option_of_the_command_line_wins_over_the_environment() -> None:
     environ = {"FORYOU_REDIS_URL": "redis://a:1/0", "PATH": "/bin"}
     assert read_settings(environ, redis_url="redis://b:2/0").redis_url == "redis://b:2/0"
