@@ -40,6 +40,7 @@ class Shard(NamedTuple):
     seeds: Sequence[int]
 
 
+@pytest.mark.longest
 @pytest.mark.timeout(300 + 2 * HISTORIES)
 def test_at_rest_every_feed_is_the_oracles(
     settings: Settings, postgres_server: str, template: str
