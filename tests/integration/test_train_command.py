@@ -1,6 +1,8 @@
 """`foryou train`: from a past to a judged model, without a server, and the same again."""
 
 import json
+import os
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +23,8 @@ from training.history import read_history
 from training.past_dataset import past_dataset
 from training.trial import fit
 
-SAMPLES = Path(__file__).parents[2] / "samples"
+ROOT = Path(__file__).parents[2]
+SAMPLES = ROOT / "samples"
 DARTPOST, SE_QUANTUM = SAMPLES / "dartpost", SAMPLES / "se_quantum"
 FEW_DATA: tuple[str, ...] = (
     "--rounds",
@@ -102,6 +105,20 @@ def test_the_same_command_writes_the_same_model(tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     run("report", tmp_path / "data", "--model", tmp_path / "one", "--out", page)
     assert "clicked" in page.read_text(encoding="utf-8")
+
+
+def test_the_notebook_runs_from_its_first_cell_to_its_last(tmp_path: Path) -> None:
+    write(tmp_path / "data", known())
+    done = subprocess.run(
+        [sys.executable, ROOT / "docs" / "training_notebook.py", tmp_path / "data"],
+        cwd=ROOT,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "small beats" in done.stdout and "and adds" in done.stdout
 
 
 def known() -> Any:
