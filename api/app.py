@@ -121,13 +121,20 @@ def _lifespan(
             await ids.lease_or_renew()
         with suppress(Unavailable):  # before the first request, if it can be
             await want_delivery(postgres, settings)
-        working = (ids.keep(), lag.keep(), keep_wanting(postgres, settings))
+        await home_feed.heavy.models.look()  # loaded and warm before the first request
+        working = (
+            ids.keep(),
+            lag.keep(),
+            keep_wanting(postgres, settings),
+            home_feed.heavy.models.keep(),
+        )
         beside = [asyncio.create_task(each) for each in working]
         try:
             yield
         finally:
             await _ended(beside)
             await effects.drain()
+            home_feed.heavy.close()
             with suppress(Unavailable):
                 await ids.release()
             await redis.aclose()

@@ -50,7 +50,7 @@ def explanation_document(told: Explanation) -> dict[str, Any]:
         "source": told.source,
         "position": told.position,
         "features": [each._asdict() for each in told.features],
-        "score": {"light": told.light, "heavy": None, "final": told.final},
+        "score": {"light": told.light, "heavy": told.heavy, "final": told.final},
         "multipliers": [each._asdict() for each in told.multipliers],
         "moves": [
             {"rule": each.rule, "from": each.before, "to": each.after} for each in told.moves
@@ -64,7 +64,7 @@ def snapshot_document(head: Head, size: int) -> dict[str, Any]:
         "id": head.id,
         "created_at": time_text(time_of(head.created_ms)),
         "ranker": head.ranker,
-        "model_version": None,
+        "model_version": head.model,
         "weights_version": head.weights,
         "size": size,
     }

@@ -17,6 +17,7 @@ from feed.order import Key
 from mixer.replay import Recipe, Replay, is_same, replayed
 from mixer.rules.weighing import factor_column
 from mixer.safety import VisiblePosts
+from rankers.heavy import NAME as HEAVY
 from rankers.light import MS_PER_HOUR
 from snapshots.snapshot import Head, Snapshot
 from snapshots.traces import SlateTrace
@@ -90,6 +91,7 @@ class Explanation:
     position: int | None = None
     features: Sequence[Feature] = ()
     light: float | None = None
+    heavy: float | None = None
     final: float | None = None
     multipliers: Sequence[Multiplier] = ()
     moves: Sequence[Move] = ()
@@ -265,6 +267,7 @@ class _Told:
             more["source"] = SOURCES[given["source"][at[0]]]
             row = int(np.flatnonzero(scored.ids == self.post_id)[0])
             more["light"] = _number(scored, row, "score")
+            more["heavy"] = _number(scored, row, HEAVY) or None
         return Explanation(self.post_id, head, size, status, because, position=position, **more)
 
     def _place(self, row: int, moves: Sequence[Move]) -> str:

@@ -22,8 +22,10 @@ from mixer.chronological import ChronologicalFeed
 from mixer.emptiness import Emptiness
 from mixer.facts import KnownFacts
 from mixer.filters import Deleted, Doubles, HiddenAuthors, Unfollowed
+from mixer.heavy import HeavyRanker
 from mixer.hydrators import Affinity, PostSignals
 from mixer.logbook import Logbook, Logged
+from mixer.models import Models
 from mixer.page import Page
 from mixer.pipeline import Pipeline, Ranking
 from mixer.profiles import Profiles
@@ -42,6 +44,7 @@ from mixer.seen import Screens, SeenMemory, ViewersWithSeen
 from mixer.side_effects import SideEffects
 from mixer.updates import NewPosts
 from mixer.upkeep import Upkeep
+from rankers.heavy import Heavy
 from rankers.light import light_ranker
 from snapshots.cursor import Cursor
 from snapshots.store import SnapshotStore
@@ -112,8 +115,9 @@ def ranking(profile: Profile, *, seen_memory_s: int = 7 * 86_400) -> Ranking:
                 memory_s=seen_memory_s,
             )
         ],
-        scorer=light_ranker(profile),  # a heavy ranker's place is after it, over the best K
+        scorer=light_ranker(profile),
         rules=[
+            Heavy(),  # by what the model said of the light ranker's best (`mixer.heavy`)
             OneOriginal(),
             OutOfNetwork(factor=oon.factor),
             SeenLater(factor=seen.factor),
@@ -157,6 +161,7 @@ class HomeFeed:
         emptiness: Emptiness,
         new_posts: NewPosts,
         logbook: Logbook,
+        heavy: HeavyRanker,
     ) -> None:
         """Answer in one of two modes; both read through the same recipe."""
         self._ranked = ranked
@@ -164,6 +169,7 @@ class HomeFeed:
         self._emptiness = emptiness
         self.new_posts = new_posts
         self.logbook = logbook
+        self.heavy = heavy
 
     async def open(self, opening: Opening, trace: Trace) -> Page:
         """Return the first page of a new session; `trace` learns what was done for it.
@@ -250,6 +256,12 @@ def build(
         ),
     )
     traces = TraceStore(redis, ttl_s=settings.snapshot_ttl_s, guard=guard)
+    heavy = HeavyRanker(
+        Models(postgres, warm_rows=settings.heavy_k),
+        facts,
+        k=settings.heavy_k,
+        deadline_s=settings.heavy_deadline_ms / 1000,
+    )
     ranked = RankedFeed(
         pipeline,
         partial(ranking, seen_memory_s=settings.seen_memory_s),
@@ -262,6 +274,7 @@ def build(
                 Screens(effects, seen, rebuilt_seen, token=token),
                 deadline_s=wait_s,
             ),
+            heavy,
             timelines,
             snapshots,
             Chains(snapshots, ServedLog(postgres), wait_s=wait_s),
@@ -275,4 +288,4 @@ def build(
     chronological = ChronologicalFeed(pipeline, safety, viewers, upkeep, logbook)
     emptiness = Emptiness(viewers, timelines)
     new_posts = NewPosts(viewers, timelines, safety)
-    return HomeFeed(ranked, chronological, emptiness, new_posts, logbook), effects
+    return HomeFeed(ranked, chronological, emptiness, new_posts, logbook, heavy), effects

@@ -60,7 +60,7 @@ class Logged:
 class Frozen:
     """A slate as it was frozen: its rows (n,) in order, and how they came to stand there.
 
-    `rows` may have the columns light, heavy (NaN: not scored) and propensity (1 without).
+    `rows` may have the columns light, heavy (0: not scored) and propensity (1 without).
     """
 
     head: Head
@@ -138,8 +138,9 @@ class Logbook:
         rows = frozen.rows.take(places)
         packed = np.zeros(len(places), dtype=ROW)
         packed["id"], packed["source"], packed["position"] = rows.ids, rows["source"], places
-        for name, unknown in (("light", np.nan), ("heavy", np.nan), ("propensity", 1.0)):
+        for name, unknown in (("light", np.nan), ("heavy", 0.0), ("propensity", 1.0)):
             packed[name] = rows.columns.get(name, np.full(len(places), unknown))
+        packed["heavy"][packed["heavy"] == 0] = np.nan
         return LoggedSlate(
             viewer_id=query.viewer.id,
             session_id=head.session_id,

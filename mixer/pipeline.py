@@ -55,17 +55,23 @@ class Gathered:
 class Ranking:
     """What orders candidates: a formula and the rules after it, of one version of a profile.
 
-    `hydrators` give columns that depend on the profile.
+    `hydrators` give columns that depend on the profile. `heavy`, if there is a model, says what
+    that thinks of the scorer's best, after the filters; a rule then orders by it.
     """
 
     version: str
     scorer: Scorer
     rules: Sequence[Rule]
     hydrators: Sequence[Hydrator] = ()
+    heavy: Hydrator | None = None
 
     def ranker(self, trace: Trace) -> str:
-        """Name what ordered a slate: the scorer, or time when it had to be skipped."""
-        return "chronological" if self.scorer.name in trace.degraded else self.scorer.name
+        """Name what ordered a slate: the heavy ranker, else the scorer, else time."""
+        if self.scorer.name in trace.degraded:
+            return "chronological"
+        if self.heavy and self.heavy.name not in trace.degraded:
+            return self.heavy.name
+        return self.scorer.name
 
     def skipped(self, trace: Trace) -> tuple[str, ...]:
         """Name the stages that had to be skipped."""
@@ -155,6 +161,8 @@ class Pipeline:
             if len(kept) < len(candidates):
                 dropped[each.name] = np.setdiff1d(candidates.ids, kept.ids)
             candidates = kept
+        if ranking.heavy:
+            candidates = await self._hydrate(ranking.heavy, query, candidates, trace)
         rows = ranked(ranking, candidates, query.now_ms, trace)
         return Slate(rows, candidates, dropped)
 

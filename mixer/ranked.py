@@ -20,6 +20,7 @@ from feed.query import Query, Viewer
 from feed.telemetry import Trace
 from mixer.chains import Chains
 from mixer.filters import NotServed
+from mixer.heavy import HeavyRanker
 from mixer.logbook import Frozen, Logbook
 from mixer.page import Item, Page
 from mixer.pipeline import Pipeline, Ranking, skipped
@@ -54,6 +55,7 @@ class Rooms:
     profiles: Profiles
     viewers: ViewerReader
     viewers_with_seen: ViewerReader
+    heavy: HeavyRanker
     timelines: PostgresTimelines
     snapshots: SnapshotStore
     chains: Chains
@@ -147,6 +149,8 @@ class RankedFeed:
             viewer = await self._rooms.viewers_with_seen.load(cursor.viewer_id)
         profile = self._rooms.profiles.current()
         ranking = self._ranking(profile)
+        heavy = self._rooms.heavy.scores(ranking.scorer)
+        ranking = replace(ranking, heavy=heavy)
         discover = profile.out_of_network.enabled
         query = Query(viewer, self._bounds.candidates, NEWEST, now_ms, discover)
         gathered = await self._pipeline.gather(query, trace)
@@ -158,14 +162,17 @@ class RankedFeed:
         slate = await self._pipeline.slate(query, candidates, ranking, trace, [NotServed(before)])
         self._rooms.upkeep.after(viewer, gathered.missing, opened=len(before) == 0)
         self._rooms.upkeep.sweep(viewer, slate.dropped.get("deleted", empty_ids()).tolist())
+        ranker = ranking.ranker(trace)
+        model = heavy.model.manifest.version if heavy and ranker == heavy.name else None
         head = Head(
             id=cursor.snapshot_id,
             nonce=self._token(),
             session_id=cursor.session_id,
             created_ms=now_ms,
-            ranker=ranking.ranker(trace),
+            ranker=ranker,
             weights=ranking.version,
             oldest=gathered.oldest,
+            model=model,
         )
         snapshot = frozen(head, slate.rows)
         try:
@@ -178,7 +185,9 @@ class RankedFeed:
             skipped("snapshot", error, trace)
             counts = snapshot  # the next page renews it, without what this one serves
         if counts is snapshot:
-            self._rooms.logbook.slate(query, Frozen(head, slate.rows, tuple(trace.degraded)))
+            known = heavy.known if heavy and model else None
+            as_frozen = Frozen(head, slate.rows, tuple(trace.degraded), model, known=known)
+            self._rooms.logbook.slate(query, as_frozen)
             made_from = (profile, ranking.skipped(trace), slate.weighed, slate.dropped)
             self._rooms.keep_trace(SlateTrace(viewer.id, head, *made_from))
         return counts

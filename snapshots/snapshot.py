@@ -20,8 +20,8 @@ class Head:
     """What a snapshot says of itself.
 
     `nonce` tells it from another snapshot frozen later under the same id. `weights` is the version
-    of the profile. `oldest` is the place
-    of the oldest candidate: the chronological tail begins below it; None when nothing is below.
+    of the profile, `model` that of the heavy ranker, if one ordered it. `oldest` is the place of
+    the oldest candidate: the chronological tail begins below it; None when nothing is below.
     """
 
     id: str
@@ -31,6 +31,7 @@ class Head:
     ranker: str
     weights: str
     oldest: Key | None
+    model: str | None = None
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,16 @@ import pytest
 from feed.profile import Profile
 from feed.settings import Settings
 from mixer.filters import NotServed
+from mixer.heavy import HeavyScores
 from mixer.home_feed import HomeFeed, ranking
 from mixer.rules import AuthorDecay, NewAuthor, OneOriginal, OutOfNetwork, SeenLater, Spacing
 from mixer.seen import SeenMemory
+from rankers.heavy import Heavy
 from rankers.light import AffinityDecay
 from snapshots.traces import TraceStore
 from storage.modes import load_mode_inputs
 from tests.conftest import cloned
+from tests.fitted import ranker
 from tests.integration.api_client import Client, running
 from tests.integration.faults import (
     At,
@@ -34,6 +37,7 @@ from tests.integration.faults import (
     twice,
     unasked,
 )
+from tests.integration.models import crowned
 from tests.integration.turned_away import (
     ALL,
     IN_ORDER,
@@ -122,6 +126,8 @@ WHOLE = [
     keeps("doubles"),
     made(NotServed, "keep"),
     made(AffinityDecay, "score"),
+    made(HeavyScores, "hydrate", *WAITS),
+    made(Heavy, "apply"),
     made(OneOriginal, "apply"),
     made(OutOfNetwork, "apply"),
     made(SeenLater, "apply"),
@@ -179,10 +185,12 @@ async def world(postgres_server: str, template: str, valkey_server: str) -> Asyn
             budget_ms=2_000,
             building_ttl_s=2,
             redis_timeout_s=2.0,
+            heavy_deadline_ms=400,
         )
         async with running(settings) as api:
             await api.app.state.services.redis.flushall()
             await peopled(api)
+            await crowned(api, ranker())
             yield api
 
 
@@ -198,7 +206,7 @@ async def test_with_everything_well_the_feed_is_whole_and_names_nothing(world: C
     """What the other tests compare with."""
     pages, answer = await scroll(world)
     assert (answer.status_code, originals(*pages), named(*pages)) == (200, ALL, set())
-    assert pages[0]["snapshot"]["ranker"] == "affinity_decay"
+    assert pages[0]["snapshot"]["ranker"] == "heavy"
     pages, _ = await scroll(world, "chronological")
     assert (ids(*pages), named(*pages)) == (IN_ORDER, set())
 
