@@ -20,7 +20,7 @@ class AuthorOutboxes:
 
     async def find(self, query: Query) -> Found:
         """Return the outboxes' newest posts below `query.before`; each has its own floor."""
-        authors = query.viewer.pulled
+        authors = query.viewer.outboxes
         outboxes = await self._lists.read([keys.outbox(author) for author in authors.tolist()])
         ids, ms = [empty_ids()], [empty_ids()]
         gaps: list[Gaps] = []
@@ -49,4 +49,4 @@ class AuthorOutboxes:
 
     def unknown(self, query: Query) -> Gaps:
         """Return a gap from `query.before` down for every pulled followee."""
-        return Gaps.everywhere(query.viewer.pulled).under(query.before)
+        return Gaps.everywhere(query.viewer.outboxes).under(query.before)

@@ -32,6 +32,6 @@ def affinity_to(viewer: Viewer, authors: Ids) -> npt.NDArray[np.float64]:
 
 
 def closest(viewer: Viewer, n: int) -> Ids:
-    """Return the n followees to whom the viewer's affinity is highest, the highest first."""
-    near = affinity_to(viewer, viewer.followees)
-    return viewer.followees[np.lexsort((viewer.followees, -near))[:n]]
+    """Return the n whom the viewer hears with the highest affinity, the highest first."""
+    near = affinity_to(viewer, viewer.heard)
+    return viewer.heard[np.lexsort((viewer.heard, -near))[:n]]

@@ -35,17 +35,32 @@ class Viewer:
     strength: npt.NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
     seen: Seen | None = None  # read for a ranked feed only; None: not known
 
+    @cached_property
+    def heard(self) -> Ids:
+        """The followees who are not hidden, sorted: of the others nothing need be read."""
+        return np.setdiff1d(self.followees, self.hidden_authors, assume_unique=True)
+
     @property
     def pushed(self) -> Ids:
-        """The followees whose posts are in the pushed feed."""
+        """Those of them whose posts are in the pushed feed."""
         if not self.reads_lists:
             return empty_ids()
-        return np.setdiff1d(self.followees, self.pulled, assume_unique=True)
+        return np.setdiff1d(self.heard, self.pulled, assume_unique=True)
+
+    @property
+    def outboxes(self) -> Ids:
+        """Those of them who are read from their outboxes."""
+        return np.setdiff1d(self.pulled, self.hidden_authors, assume_unique=True)
 
     @property
     def straight(self) -> Ids:
-        """The followees who are read from Postgres."""
-        return empty_ids() if self.reads_lists else self.followees
+        """Those of them who are read from Postgres."""
+        return empty_ids() if self.reads_lists else self.heard
+
+    @property
+    def heard_authors(self) -> Ids:
+        """Those who are heard, and the viewer; sorted."""
+        return np.union1d(self.heard, np.array([self.id], dtype=np.int64))
 
     @cached_property
     def authors(self) -> Ids:

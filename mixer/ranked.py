@@ -248,7 +248,7 @@ class RankedFeed:
         viewer = await self._rooms.viewers.load(cursor.viewer_id)
         served = await self._rooms.chains.served(cursor, cursor.base, trace)
         looked_at, shown = set(served.ids.tolist()), set(served.originals.tolist())
-        everybody = Gaps.everywhere(viewer.authors)
+        everybody = Gaps.everywhere(viewer.heard_authors)
 
         async def more(below: Key, n: int) -> tuple[Ids, Ids]:
             return await self._rooms.timelines.newest_posts(everybody.under(below), OLDEST, n)

@@ -55,8 +55,9 @@ class Safety:
         """
         items: list[Item] = []
         row, last = start, min(len(snapshot), start + self._scan)
+        n = limit + 1 + SPARE
         while row < last and len(items) <= limit:
-            end = min(last, row + limit + 1 - len(items) + SPARE)
+            end = min(last, row + n)
             groups = snapshot.groups(row, end)
             visible = await self._visible_rows(viewer_id, groups, snapshot.sources[row:end])
             sources = snapshot.sources[row:end].tolist()
@@ -64,6 +65,7 @@ class Safety:
                 if posts := [visible[post] for post in group if post in visible]:
                     items.append(_item(posts, SOURCES[source], place))
             row = end
+            n *= 2
         # One row more than fits says where the next page begins, and that there is one.
         return items[:limit], items[limit].position if len(items) > limit else row
 
@@ -96,6 +98,7 @@ class Safety:
                 return found, None
             below = Key(int(ms[-1]), int(ids[-1]))
             scanned += n
+            n = max(n, min(2 * n, self._scan - scanned))  # many refused ones cost few queries
         return found, below
 
     async def visible(self, viewer_id: int, ids: Ids) -> list[PostRow]:

@@ -41,7 +41,7 @@ class NewPosts:
             Unavailable: The truth cannot be reached.
         """
         viewer = await self._viewers.load(cursor.viewer_id)
-        everybody = Gaps.everywhere(viewer.followees)
+        everybody = Gaps.everywhere(viewer.heard)
         down_to = Key(cursor.opened_ms + 1, 0)
 
         async def more(below: Key, n: int) -> tuple[Ids, Ids]:

@@ -268,6 +268,33 @@ async def test_updates_count_what_others_wrote_since_the_open(
     assert (new["new_count"], new["authors"]) == (1, [{"id": "2", "name": "Friend"}])
 
 
+LOUD = range(100, 330)  # more than `scan_bound` rows, all newer than what is to be read
+
+
+@pytest.mark.parametrize("mode", ["ranked", "chronological"])
+@pytest.mark.parametrize(
+    "shut_out", ["mutes (muter_id, muted_id)", "blocks (blocked_id, blocker_id)"]
+)
+async def test_who_is_shut_out_may_have_written_any_number(
+    client: httpx.AsyncClient, postgres: Postgres, people: None, mode: str, shut_out: str
+) -> None:
+    """Nothing of theirs is read, so that it costs no page, and no pill tells of it."""
+    await write(postgres, FRIEND, [1, 2, 3])
+    await write(postgres, OTHER, list(LOUD))
+    async with postgres.connection() as connection:
+        await connection.execute(shut_out)
+    pages = [await get(client, mode=mode, limit=1)]
+    while pages[-1]["next_cursor"]:
+        pages.append(await get(client, mode=mode, limit=1, cursor=pages[-1]["next_cursor"]))
+    assert [len(page["items"]) for page in pages] == [1, 1, 1]
+    assert sorted(ids(*pages)) == [1, 2, 3]
+    await write(postgres, OTHER, [each + 10_000_000 for each in LOUD])
+    cursor = pages[0]["updates_cursor"]
+    headers = {"X-User-Id": str(VIEWER)}
+    new = (await client.get("/feed/updates", params={"cursor": cursor}, headers=headers)).json()
+    assert (new["new_count"], new["capped"]) == (0, False)
+
+
 @asynccontextmanager
 async def a_redis_that_never_answers() -> AsyncIterator[str]:
     """Listen where a cache should be, and say nothing."""
