@@ -515,7 +515,7 @@ class World:
     async def _time_passes(self) -> None:
         """Let every wait be over."""
         async with self._service.postgres.connection() as connection:
-            await connection.execute("UPDATE deliveries SET due_at = now() WHERE due_at > now()")
+            await connection.execute(TIME_PASSES)
 
     async def _owed(self) -> list[int]:
         """Return what is owed; nothing has failed but for a server."""
@@ -561,6 +561,11 @@ GO_INACTIVE = (
 )
 OWED = "SELECT id, error FROM deliveries ORDER BY id"
 # A backfill names a state of its author that is over; a switch that is owed begins a new one.
+# What a worker holds is left: this is no step, and would wait for a worker that waits for it.
+TIME_PASSES = """
+UPDATE deliveries SET due_at = now() WHERE id IN (
+    SELECT id FROM deliveries WHERE due_at > now() FOR UPDATE SKIP LOCKED)
+"""
 OWE_AGAIN = """
 INSERT INTO deliveries (event_id) SELECT id FROM outbox_events WHERE type <> 'author.backfill'
 """
