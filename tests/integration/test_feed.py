@@ -273,7 +273,12 @@ LOUD = range(100, 330)  # more than `scan_bound` rows, all newer than what is to
 
 @pytest.mark.parametrize("mode", ["ranked", "chronological"])
 @pytest.mark.parametrize(
-    "shut_out", ["mutes (muter_id, muted_id)", "blocks (blocked_id, blocker_id)"]
+    "shut_out",
+    [
+        "INSERT INTO mutes (muter_id, muted_id) VALUES (1, 3)",
+        "INSERT INTO blocks (blocker_id, blocked_id) VALUES (3, 1)",
+    ],
+    ids=["muted", "blocks_the_viewer"],
 )
 async def test_who_is_shut_out_may_have_written_any_number(
     client: httpx.AsyncClient, postgres: Postgres, people: None, mode: str, shut_out: str
