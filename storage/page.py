@@ -12,7 +12,8 @@ from feed.order import Ids, Mask
 from storage.connections import Connection, Postgres
 
 # Every id involved is checked: the post and its author (the reposter, for a repost), the original,
-# what a reposted quote quotes, and what either replies to. A reply outlives what it replied to.
+# what that quotes, what a quote in it quotes, what any of them replies to, and what that reposts.
+# So a repost of a post is shown only where the post itself would be. A reply outlives its parent.
 _VISIBLE = """
 SELECT p.id, p.author_id, author.name, p.body, p.format, p.media, p.lang, p.created_at,
        p.edited_at, p.repost_of, p.reply_to,
@@ -32,16 +33,27 @@ SELECT p.id, p.author_id, author.name, p.body, p.format, p.media, p.lang, p.crea
   LEFT JOIN posts original ON original.id = p.repost_of
   LEFT JOIN users original_author ON original_author.id = original.author_id
   LEFT JOIN posts quoted ON quoted.id = original.repost_of
+  LEFT JOIN posts deeper ON deeper.id = quoted.repost_of
   LEFT JOIN posts parent ON parent.id = p.reply_to
   LEFT JOIN posts original_parent ON original_parent.id = original.reply_to
+  LEFT JOIN posts quoted_parent ON quoted_parent.id = quoted.reply_to
+  LEFT JOIN posts parent_shows ON parent_shows.id = parent.repost_of
+  LEFT JOIN posts original_parent_shows ON original_parent_shows.id = original_parent.repost_of
+  LEFT JOIN posts quoted_parent_shows ON quoted_parent_shows.id = quoted_parent.repost_of
  CROSS JOIN LATERAL (
-       SELECT array_remove(ARRAY[p.author_id, original.author_id, quoted.author_id,
-                                 parent.author_id, original_parent.author_id], NULL),
-              array_remove(ARRAY[p.id, original.id, quoted.id, parent.id, original_parent.id], NULL)
+       SELECT array_remove(ARRAY[
+                  p.author_id, original.author_id, quoted.author_id, deeper.author_id,
+                  parent.author_id, original_parent.author_id, quoted_parent.author_id,
+                  parent_shows.author_id, original_parent_shows.author_id,
+                  quoted_parent_shows.author_id], NULL),
+              array_remove(ARRAY[
+                  p.id, original.id, quoted.id, deeper.id,
+                  parent.id, original_parent.id, quoted_parent.id,
+                  parent_shows.id, original_parent_shows.id, quoted_parent_shows.id], NULL)
        ) AS involved(people, posts)
  WHERE p.deleted_at IS NULL
    AND (p.repost_of IS NULL OR (original.id IS NOT NULL AND original.deleted_at IS NULL))
-   AND quoted.deleted_at IS NULL
+   AND quoted.deleted_at IS NULL AND deeper.deleted_at IS NULL
    AND (p.author_id = %(viewer)s OR follows.followee_id IS NOT NULL
         OR (wanted.id = ANY(%(discovered)b::bigint[])
             AND NOT EXISTS (SELECT FROM unfollowed

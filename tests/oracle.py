@@ -31,21 +31,19 @@ FROM posts p
 JOIN network ON network.author_id = p.author_id
 LEFT JOIN posts original ON original.id = p.repost_of
 LEFT JOIN posts quoted ON quoted.id = original.repost_of
-LEFT JOIN posts parent ON parent.id = p.reply_to
-LEFT JOIN posts original_parent ON original_parent.id = original.reply_to
+LEFT JOIN posts deeper ON deeper.id = quoted.repost_of
 WHERE p.deleted_at IS NULL
   AND (p.repost_of IS NULL OR original.id IS NOT NULL)
   AND original.deleted_at IS NULL
   AND quoted.deleted_at IS NULL
+  AND deeper.deleted_at IS NULL
   AND NOT EXISTS (
-      SELECT FROM shut_out
-      WHERE shut_out.user_id IN (p.author_id, original.author_id, quoted.author_id,
-                                 parent.author_id, original_parent.author_id)
-  )
-  AND NOT EXISTS (
-      SELECT FROM hidden_posts hidden
-      WHERE hidden.viewer_id = %(viewer)s
-        AND hidden.post_id IN (p.id, original.id, quoted.id, parent.id, original_parent.id)
+      SELECT FROM posts shown
+      LEFT JOIN posts parent ON parent.id = shown.reply_to
+      JOIN posts involved ON involved.id IN (shown.id, parent.id, parent.repost_of, deeper.id)
+      WHERE shown.id IN (p.id, original.id, quoted.id)
+        AND (involved.author_id IN (SELECT user_id FROM shut_out)
+             OR involved.id IN (SELECT post_id FROM hidden_posts WHERE viewer_id = %(viewer)s))
   )
 """
 HOME_FEED = f"WITH network AS ({_NETWORK}), {_FEED} ORDER BY p.effective_ms DESC, p.id DESC"

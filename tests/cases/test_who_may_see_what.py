@@ -37,6 +37,12 @@ async def entangle(api: Client) -> None:
     await write(api, OTHER, [13], body="", repost_of="12")
     await write(api, FRIEND, [14], body="a reply", reply_to="10")
     await write(api, OTHER, [15], body="", repost_of="14")
+    await write(api, FRIEND, [16], body="a quote of a quote", repost_of="12")
+    await write(api, OTHER, [17], body="", repost_of="16")
+    await write(api, FRIEND, [18], body="a reply to a repost", reply_to="11")
+    await write(api, OTHER, [19], body="", repost_of="18")
+    await write(api, FRIEND, [20], body="a quote of a reply", repost_of="18")
+    await write(api, OTHER, [21], body="", repost_of="20")
 
 
 def betrays(page: Page) -> bool:
@@ -65,6 +71,22 @@ async def test_who_is_shut_out_is_not_seen_through_a_repost_a_quote_or_a_reply(
     pages = [*await reader.scroll(mode, first=first), *await reader.scroll(mode)]
     assert not any(betrays(page) for page in pages[1:])
     assert set(ids(*pages[1:])) == {50, 51}, "and nothing else is lost"
+
+
+@both_modes
+async def test_a_deleted_post_takes_its_reposts_and_quotes_along_however_deep(
+    api: Client, reader: Reader, mode: str
+) -> None:
+    """Replies have words of their own, and stay."""
+    await api.people(SHUNNED)
+    await entangle(api)
+    first = await reader.page(mode, limit=1)
+    assert (await api.call("DELETE", "/posts/10", SHUNNED)).status_code == 204
+    for pages in ([*await reader.scroll(mode, first=first)][1:], await reader.scroll(mode)):
+        items = [item for page in pages for item in page["items"]]
+        shown = {int(item["id"] if item["body"] else item["repost_of"]) for item in items}
+        assert not any(betrays(page) for page in pages) and shown <= {14, 18, 20}
+    assert shown == {14, 18, 20}
 
 
 @both_modes
