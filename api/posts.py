@@ -88,6 +88,8 @@ async def edit(
             own = await authored_post(connection, caller.user_id, post_id)
             if own and not _says_something(fields.body, own):
                 raise Invalid("A post without a body needs media or repost_of.")
+            if own and own.repost_of and own.body and not (fields.body or own.media):
+                raise Invalid("A quote without words would be a repost: delete it, and repost.")
             await posts.edit_post(connection, caller.user_id, post_id, body=fields.body, now=now)
         except NotAllowed:
             await _visible(connection, caller.user_id, post_id)

@@ -138,6 +138,10 @@ def read_profiles(text: str) -> dict[str, Profile]:
     return {name: profile_of(name, table) for name, table in tables.items()}
 
 
+MANY_FOLLOWS = 5_000
+"""Hardly anybody follows more accounts."""
+
+
 def lint(profile: Profile) -> list[str]:
     """Name what is allowed but hardly meant, one sentence each."""
     findings = {**_dead(profile), **_unbounded(profile), **_never_held(profile)}
@@ -155,6 +159,9 @@ def _dead(profile: Profile) -> dict[str, bool]:
         != getattr(said_nothing, unused),
         "author.decay is 1: further posts of an author count in full": profile.author.decay == 1,
         "author.floor is 1: author.decay moves nothing": profile.author.floor == 1,
+        "author.decay and author.floor are 0: an author's second post counts nothing": (
+            profile.author.decay == profile.author.floor == 0
+        ),
         "seen.factor is 1: what was seen stays where it is": profile.seen.factor == 1,
         "out_of_network is not enabled: what else it says moves nothing": not oon.enabled
         and replace(oon, enabled=True) != said_nothing.out_of_network,
@@ -178,6 +185,9 @@ def _unbounded(profile: Profile) -> dict[str, bool]:
         "likes is above comments: a like is cheaper than a comment": weights.likes
         > weights.comments,
         "out_of_network.share is 1: it bounds nothing": oon.enabled and oon.share == 1,
+        f"out_of_network.few_follows is above {MANY_FOLLOWS}: the share bounds hardly anybody": (
+            oon.enabled and oon.few_follows > MANY_FOLLOWS
+        ),
     }
 
 
@@ -188,8 +198,14 @@ def _never_held(profile: Profile) -> dict[str, bool]:
         "out_of_network.run can never be reached under its share": oon.enabled
         and 0 < oon.share < 0.5
         and oon.run > 2,
-        f"author.run is above the {n} rows of a slate: it bars nothing": profile.author.run > n,
-        f"format.run is above the {n} rows of a slate: it bars nothing": profile.format.run > n,
+        "out_of_network.share can never be reached with so small a run": oon.enabled
+        and oon.run / (oon.run + 1) < oon.share < 1,
+        f"author.run is not below the {n} rows of a slate: it bars nothing": (
+            profile.author.run >= n
+        ),
+        f"format.run is not below the {n} rows of a slate: it bars nothing": (
+            profile.format.run >= n
+        ),
         f"new_author.slot is below the {n} rows of a slate: nobody is lifted to it": (
             profile.new_author.slot >= n
         ),

@@ -10,10 +10,11 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from pathlib import Path
 from threading import Event, Lock
@@ -38,7 +39,7 @@ PULL_FROM, PUSH_BELOW = 9, 7
 VICTIMS = ("worker-fast", "worker-slow", "relay", "valkey")
 BETWEEN_KILLS_S = (1.5, 3.5)
 LOOKED_AT_S = (0.1, 0.5)  # a scroll, before the next one
-WRITERS, READERS = 4, 2
+WRITERS, READERS, CANARIES = 4, 2, 2
 MODES: tuple[str, ...] = ("ranked", "chronological")
 QUIET_WITHIN_S = 120.0
 
@@ -84,6 +85,7 @@ class Chaos:
     counts: Counter[str] = field(default_factory=Counter)
     _over: Event = field(default_factory=Event)
     _lock: Lock = field(default_factory=Lock)
+    _deeds: list[Deed] = field(default_factory=list)
 
     def people_come(self) -> None:
         """Make users who follow each other, some authors far more followed than others."""
@@ -107,16 +109,19 @@ class Chaos:
         began = time.monotonic()
 
         def write(rng: random.Random) -> None:
-            while (number := next(numbers)) < POSTS:
+            while (number := next(numbers)) < POSTS and not self._over.is_set():
                 time.sleep(max(0.0, began + number * SECONDS / POSTS - time.monotonic()))
                 self.product.post(rng.choice(USERS), f"post {number}")
                 self._count("posts")
 
-        with ThreadPoolExecutor(WRITERS + READERS + 2) as pool:
+        with ThreadPoolExecutor(WRITERS + READERS + CANARIES + 1) as pool:
             writers = [self._started(pool, write) for _ in range(WRITERS)]
             others = [
                 *(self._started(pool, self._until_over(self._read)) for _ in range(READERS)),
-                self._started(pool, self._until_over(self._ask_for_what_is_gone)),
+                *(
+                    self._started(pool, self._until_over(partial(self._ask_for_what_is_gone, some)))
+                    for some in (USERS[n::CANARIES] for n in range(CANARIES))
+                ),
                 self._started(pool, self._until_over(self._kill)),
             ]
             try:
@@ -171,15 +176,18 @@ class Chaos:
         self._count("scrolls")
         self._over.wait(rng.uniform(*LOOKED_AT_S))
 
-    def _ask_for_what_is_gone(self, rng: random.Random) -> None:
-        """Take something away, ask for it at once in every way, and give it back."""
-        reader, author, reposter = rng.sample(USERS, 3)
+    def _ask_for_what_is_gone(self, users: Sequence[int], rng: random.Random) -> None:
+        """Take something away, ask for it at once in every way, and give it back.
+
+        Nobody else does so among these users.
+        """
+        reader, author, reposter = rng.sample(users, 3)
         original = self.product.post(author, "soon gone")
         repost = self.product.post(reposter, "", repost_of=original)
         for each in (author, reposter):
             self._call("PUT", f"/follows/{each}", reader)
         whose = rng.choice(((author, original), (reposter, repost)))
-        canary = Canary(self.product, rng.choice(DEEDS), Scene(reader, whose[0], int(whose[1])))
+        canary = Canary(self.product, self._next_deed(), Scene(reader, whose[0], int(whose[1])))
         canary.look_around()
         self.product.post(whose[0], "newer than the open scrolls")
         self._call(*canary.deed.done(canary.scene))
@@ -198,6 +206,13 @@ class Chaos:
     def _count(self, what: str) -> None:
         with self._lock:
             self.counts[what] += 1
+
+    def _next_deed(self) -> Deed:
+        """Give each deed its turn before any comes again."""
+        with self._lock:
+            if not self._deeds:
+                self._deeds = self.rng.sample(DEEDS, len(DEEDS))
+            return self._deeds.pop()
 
     def _until_over(self, does: Callable[[random.Random], None]) -> Callable[[random.Random], None]:
         def again(rng: random.Random) -> None:

@@ -34,6 +34,14 @@ def shown(items: list[dict[str, Any]]) -> set[str]:
     return {item["original"]["id"] if item["original"] else item["id"] for item in items}
 
 
+async def test_a_quote_keeps_its_words(api: Client, original: str, mode: str) -> None:
+    """Without them it would be a repost, and what reposts it an empty card."""
+    quote = await api.post(FRIEND, "look at this", repost_of=original)
+    refused = await api.call("PATCH", f"/posts/{quote}", FRIEND, {"body": ""})
+    assert refused.status_code == 422 and "delete it, and repost" in refused.text
+    assert "look at this" in {item["body"] for item in await read(api, mode)}
+
+
 async def test_reposts_vanish_with_their_original_and_return_with_it(
     api: Client, original: str, mode: str
 ) -> None:

@@ -65,8 +65,11 @@ def test_the_linter_finds_nothing_in_the_defaults() -> None:
         ("[a.out_of_network]\nrun = 5", "can never be reached"),
         ("[a.new_author]\ndays = 0", "stays empty"),
         ("[a.new_author]\nslot = 500", "nobody is lifted"),
-        ("[a.author]\nrun = 501", "author.run is above"),
-        ("[a.format]\nrun = 501", "format.run is above"),
+        ("[a.author]\nrun = 500", "author.run is not below"),
+        ("[a.format]\nrun = 500", "format.run is not below"),
+        ("[a.author]\ndecay = 0\nfloor = 0", "counts nothing"),
+        ("[a.out_of_network]\nshare = 0.9\nrun = 1", "with so small a run"),
+        ("[a.out_of_network]\nfew_follows = 100000", "hardly anybody"),
         ("[a.engagement_decay]\nlikes = 1", "engagement_decay is not the formula"),
         (
             '[a.light]\nformula = "engagement_decay"\n[a.affinity_decay]\nlikes = 2',
