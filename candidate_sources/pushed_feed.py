@@ -39,9 +39,10 @@ class PushedFeed:
                 empty_ids(), empty_ids(), self.name, self.unknown(query), missing=(query.viewer.id,)
             )
         rows = np.flatnonzero(below(feed.ms, feed.ids, query.before))[: query.n]
-        gaps = Gaps() if feed.floor_ms is None else Gaps.at(query.viewer.pushed, feed.floor_ms)
+        authors = query.viewer.heard_pushed
+        gaps = Gaps() if feed.floor_ms is None else Gaps.at(authors, feed.floor_ms)
         return Found(feed.ids[rows], feed.ms[rows], self.name, gaps.under(query.before))
 
     def unknown(self, query: Query) -> Gaps:
-        """Return a gap from `query.before` down for every followee who is pushed."""
-        return Gaps.everywhere(query.viewer.pushed).under(query.before)
+        """Return a gap from `query.before` down for every followee who is pushed and heard."""
+        return Gaps.everywhere(query.viewer.heard_pushed).under(query.before)

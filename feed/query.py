@@ -42,19 +42,24 @@ class Viewer:
 
     @property
     def pushed(self) -> Ids:
-        """Those of them whose posts are in the pushed feed."""
+        """The followees whose posts are in the pushed feed, heard or not."""
         if not self.reads_lists:
             return empty_ids()
-        return np.setdiff1d(self.heard, self.pulled, assume_unique=True)
+        return np.setdiff1d(self.followees, self.pulled, assume_unique=True)
+
+    @property
+    def heard_pushed(self) -> Ids:
+        """Those of them who are heard."""
+        return np.setdiff1d(self.pushed, self.hidden_authors, assume_unique=True)
 
     @property
     def outboxes(self) -> Ids:
-        """Those of them who are read from their outboxes."""
+        """The heard ones who are read from their outboxes."""
         return np.setdiff1d(self.pulled, self.hidden_authors, assume_unique=True)
 
     @property
     def straight(self) -> Ids:
-        """Those of them who are read from Postgres."""
+        """The heard ones who are read from Postgres."""
         return empty_ids() if self.reads_lists else self.heard
 
     @property

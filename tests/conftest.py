@@ -5,6 +5,7 @@ Each test that writes gets a database of its own, cloned from a migrated templat
 
 import asyncio
 import gc
+import os
 import secrets
 import shutil
 from collections.abc import AsyncIterator, Iterator
@@ -41,8 +42,12 @@ What a process holds for a moment is not held, so that a test need not wait for 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes longest, or all wait for it in the end."""
-    items.sort(key=lambda item: item.get_closest_marker("longest") is None)
+    """Begin with what takes longest, a process each, or all wait for it in the end."""
+    longest = [item for item in items if item.get_closest_marker("longest")]
+    share = len(items) // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    items[:] = [item for item in items if item not in longest]
+    for place, item in enumerate(longest):
+        items.insert(place * share, item)
 
 
 def pytest_collection_finish() -> None:

@@ -57,6 +57,7 @@ def chaotic(folder: Path) -> Iterator[Product]:
         yield product
 
 
+@pytest.mark.longest
 @pytest.mark.timeout(SECONDS + 600)
 def test_after_chaos_every_feed_is_the_oracles_and_nothing_leaked(chaotic: Product) -> None:
     chaos = Chaos(chaotic, random.Random(SEED))
